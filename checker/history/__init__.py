@@ -1,0 +1,51 @@
+"""Histories: the one interface between what records and what checks."""
+
+from checker.history.events import (
+    LIVE_PROCESSES,
+    SHUTDOWN,
+    Crash,
+    Enter,
+    Event,
+    Exit,
+    Fail,
+    Info,
+    Invoke,
+    Leave,
+    LiveSet,
+    Ok,
+    Response,
+    Start,
+)
+from checker.history.header import FORMAT_VERSION, Header
+from checker.history.history import History
+from checker.history.jsonl import HistoryReader, HistoryWriter, dumps, loads, read, write
+from checker.history.merge import merge
+from checker.history.wellformed import WellFormed
+
+__all__ = [
+    "FORMAT_VERSION",
+    "LIVE_PROCESSES",
+    "SHUTDOWN",
+    "Crash",
+    "Enter",
+    "Event",
+    "Exit",
+    "Fail",
+    "Header",
+    "History",
+    "HistoryReader",
+    "HistoryWriter",
+    "Info",
+    "Invoke",
+    "Leave",
+    "LiveSet",
+    "Ok",
+    "Response",
+    "Start",
+    "WellFormed",
+    "dumps",
+    "loads",
+    "merge",
+    "read",
+    "write",
+]
