@@ -1,0 +1,110 @@
+"""Checks a history against `live_processes`."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from checker.anomaly import Anomaly
+from checker.clock_text import ClockText
+from checker.history.history import History
+from checker.live_processes.explanation import Explainer
+from checker.live_processes.instants import Answer, LeastInstants
+from checker.live_processes.lifetimes import Lifetimes
+from checker.live_processes.published import meanings, ways_of_meaning
+from checker.live_processes.rounds import Grouping, TooManyMatchings
+from checker.live_processes.spec import LiveProcesses
+from checker.live_processes.witness import Witness
+from checker.verdict import Invalid, Unknown, Valid, Verdict
+
+
+def check_live_processes(history: History, spec: LiveProcesses) -> Verdict:
+    """Decides whether a history is valid under `spec`.
+
+    Complexity: near-linear in events plus sizes of answers where answers tell incarnations;
+    otherwise times the number of ways to read them, which `spec.matchings_max` bounds.
+    """
+    with _collector_paused():
+        return _check(history, spec)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pauses the cyclic garbage collector.
+
+    A check makes an object per call and no garbage in cycles; each full collection would walk over the
+    whole history again, which takes up to half of the time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _check(history: History, spec: LiveProcesses) -> Verdict:
+    lifetimes = Lifetimes(history)
+    clock = ClockText(history)
+    if lifetimes.overlapping is not None:
+        one, other = lifetimes.overlapping
+        return Unknown(
+            f"process {one.lifetime.process} has two calls of live_processes with the same "
+            f"participants open at once (operations {one.id} and {other.id}); the definition does "
+            "not say which round each belongs to"
+        )
+    of_rounds = spec.definition == "round"
+    explainer = Explainer(lifetimes, clock, of_rounds=of_rounds)
+    source = _RoundWays(lifetimes, spec) if of_rounds else _PublishedWays(lifetimes, spec)
+    first: Anomaly | None = None
+    try:
+        for answers in source.ways(explainer):
+            solver = LeastInstants(lifetimes, answers, spec.failures)
+            found = solver.solve()
+            if found is None:
+                noun = "round" if of_rounds else "answer"
+                return Valid(Witness(lifetimes, solver, clock, noun=noun))
+            first = first or explainer.contradiction(found, solver)
+    except TooManyMatchings as error:
+        return Unknown(f"{error}; raise matchings_max, or record incarnations")
+    first = first or source.dead_end
+    assert first is not None
+    return Invalid(first)
+
+
+class _RoundWays:
+    """The groupings into rounds, one after the other."""
+
+    def __init__(self, lifetimes: Lifetimes, spec: LiveProcesses) -> None:
+        self.dead_end: Anomaly | None = None
+        self._grouping = Grouping(lifetimes)
+        self._tries_max = spec.matchings_max
+
+    def ways(self, explainer: Explainer) -> Iterator[Sequence[Answer]]:
+        while self._grouping.next(self._tries_max):
+            yield self._grouping.rounds
+            if self._grouping.tried >= self._tries_max and self._grouping.may_go_on:
+                raise TooManyMatchings(self._grouping.tried)
+        if self._grouping.obstacle is not None:
+            self.dead_end = explainer.obstacle(self._grouping.obstacle)
+
+
+class _PublishedWays:
+    """The ways to read answers that do not tell incarnations."""
+
+    def __init__(self, lifetimes: Lifetimes, spec: LiveProcesses) -> None:
+        self.dead_end: Anomaly | None = None
+        self._lifetimes = lifetimes
+        self._tries_max = spec.matchings_max
+
+    def ways(self, explainer: Explainer) -> Iterator[Sequence[Answer]]:
+        candidates = meanings(self._lifetimes)
+        if not isinstance(candidates, list):
+            self.dead_end = explainer.obstacle(candidates)
+            return
+        for tried, answers in enumerate(ways_of_meaning(self._lifetimes, candidates)):
+            if tried >= self._tries_max:
+                raise TooManyMatchings(tried)
+            yield answers

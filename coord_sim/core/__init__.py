@@ -1,0 +1,1 @@
+"""The protocol without I/O, clock or randomness: requests and time in, effects out."""
