@@ -58,7 +58,7 @@ def random_history(
     Args:
       rng: Where all choices come from.
       processes: How many participants; 2 to 4 by default.
-      length: How many events; 4 to 18 by default.
+      length: How many events; 4 to 18 by default, most often many.
     """
     return _history(rng.randrange, processes=processes, length=length)
 
@@ -77,14 +77,18 @@ def _history(below: _Below, *, processes: int | None, length: int | None) -> His
     choose = _Choices(below)
     if processes is None:
         processes = choose.between(PROCESSES_MIN, PROCESSES_MAX)
-    if length is None:
-        # The longer of two: short histories are soon all tried.
-        length = max(choose.between(EVENTS_MIN, EVENTS_MAX) for _ in range(2))
     cluster = _Cluster(choose, processes)
-    while len(cluster.events) < length:
+    while not _is_long_enough(len(cluster.events), choose, length):
         cluster.step()
     header = Header(source="manual", participants=tuple(range(processes)), clock="abstract")
     return History(header, cluster.told_events())
+
+
+def _is_long_enough(events: int, choose: _Choices, length: int | None) -> bool:
+    """Decides after each event anew, so that Hypothesis can leave out single events."""
+    if length is not None:
+        return events >= length
+    return events >= EVENTS_MAX or (events >= EVENTS_MIN and choose.below(50) == 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,18 +218,25 @@ class _Cluster:
         return events
 
     def step(self) -> None:
-        """Appends one event."""
+        """Lets one process do something, or wait; appends at most one event.
+
+        The process is chosen before the action, so that what one process does changes little of
+        what a number means for another: that helps Hypothesis to shrink.
+        """
+        process = self._choose.pick(range(len(self._lifetimes)))
+        lifetimes = self._lifetimes[process]
         actions: list[tuple[int, _Action]] = []
-        for process, lifetimes in self._lifetimes.items():
-            is_up = bool(lifetimes) and not lifetimes[-1].has_ended
-            has_been_up = bool(lifetimes)
-            weight = 1 if is_up else 20 if has_been_up else 40
-            actions.append((weight, partial(self._start, process)))
-            for lifetime in lifetimes:
-                if not lifetime.has_ended:
-                    is_zombie = lifetime is not lifetimes[-1]
-                    actions += self._actions_of(lifetime, is_zombie=is_zombie)
+        for lifetime in reversed(lifetimes):
+            if not lifetime.has_ended:
+                is_zombie = lifetime is not lifetimes[-1]
+                actions += self._actions_of(lifetime, is_zombie=is_zombie)
+        is_up = bool(lifetimes) and not lifetimes[-1].has_ended
+        actions.append((1 if is_up else 40, partial(self._start, process)))
+        actions.append((60, self._wait))
         self._choose.weighted(actions)()
+
+    def _wait(self) -> None:
+        """Does nothing: others act first."""
 
     # --- what a process may do next --------------------------------------------------------------
 

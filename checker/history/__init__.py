@@ -20,6 +20,7 @@ from checker.history.header import FORMAT_VERSION, Header
 from checker.history.history import History
 from checker.history.jsonl import HistoryReader, HistoryWriter, dumps, loads, read, write
 from checker.history.merge import merge
+from checker.history.values import value_fields
 from checker.history.wellformed import WellFormed
 
 __all__ = [
@@ -47,5 +48,6 @@ __all__ = [
     "loads",
     "merge",
     "read",
+    "value_fields",
     "write",
 ]

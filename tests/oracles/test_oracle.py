@@ -190,8 +190,10 @@ CASES: Mapping[str, tuple[str, frozenset[Reading]]] = {
         EVERYWHERE,
     ),
     "an info call is counted although the caller goes on to call again": (
-        "0 start; 1 start; 1 call b; 1 info b; 1 call d; 0 call a; 0 ok a 0 1; 0 call c; "
-        "1 ok d 0 1; 0 ok c 0 1",
+        (
+            "0 start; 1 start; 1 call b; 1 info b; 1 call d; 0 call a; 0 ok a 0 1; 0 call c; "
+            "1 ok d 0 1; 0 ok c 0 1"
+        ),
         EVERYWHERE,
     ),
     "an info call need not be counted": (
@@ -199,8 +201,10 @@ CASES: Mapping[str, tuple[str, frozenset[Reading]]] = {
         EVERYWHERE,
     ),
     "two info calls of one lifetime serve two rounds": (
-        "0 start; 1 start; 1 call b; 1 info b; 1 call d; 1 info d; 0 call a; 0 ok a 0 1; "
-        "0 call c; 0 ok c 0 1",
+        (
+            "0 start; 1 start; 1 call b; 1 info b; 1 call d; 1 info d; 0 call a; 0 ok a 0 1; "
+            "0 call c; 0 ok c 0 1"
+        ),
         EVERYWHERE,
     ),
     "an info response counts as an event of its lifetime": (
@@ -217,8 +221,10 @@ CASES: Mapping[str, tuple[str, frozenset[Reading]]] = {
         NOWHERE,
     ),
     "a fail call leaves only the next call to be counted": (
-        "0 start; 1 start; 1 call b; 1 fail b; 1 call d; 0 call a; 0 ok a 0 1; 0 call c; "
-        "1 ok d 0 1; 0 ok c 0 1",
+        (
+            "0 start; 1 start; 1 call b; 1 fail b; 1 call d; 0 call a; 0 ok a 0 1; 0 call c; "
+            "1 ok d 0 1; 0 ok c 0 1"
+        ),
         PUBLISHED_ONLY,
     ),
     "a definite error is no sign of life under suspicion": (
@@ -239,8 +245,10 @@ CASES: Mapping[str, tuple[str, frozenset[Reading]]] = {
         SUSPICION_ONLY,
     ),
     "an excluded process may enter and leave blocks": (
-        "0 start; 1 start; 0 call a; 1 call b; 0 ok a 0 1; 1 ok b 0 1; 0 call c; 0 ok c 0; "
-        "1 enter x 0 1; 1 exit x",
+        (
+            "0 start; 1 start; 0 call a; 1 call b; 0 ok a 0 1; 1 ok b 0 1; 0 call c; 0 ok c 0; "
+            "1 enter x 0 1; 1 exit x"
+        ),
         SUSPICION_ONLY,
     ),
     "another operation holds back if it was acknowledged": (
@@ -323,13 +331,17 @@ CASES: Mapping[str, tuple[str, frozenset[Reading]]] = {
         NOWHERE,
     ),
     "an answer without incarnations agrees with another of its round": (
-        "0 start; 1 start; 2 start; 0 call a; 2 call c; 1 call b; 1' start; 1' call d; "
-        "0 ok a 0 1? 2; 2 ok c 0 1' 2",
+        (
+            "0 start; 1 start; 2 start; 0 call a; 2 call c; 1 call b; 1' start; 1' call d; "
+            "0 ok a 0 1? 2; 2 ok c 0 1' 2"
+        ),
         EVERYWHERE,
     ),
     "two answers that mean different lifetimes are of two rounds": (
-        "0 start; 1 start; 2 start; 0 call a; 2 call c; 1 call b; 1' start; 1' call d; "
-        "0 ok a 0 1 2; 2 ok c 0 1' 2",
+        (
+            "0 start; 1 start; 2 start; 0 call a; 2 call c; 1 call b; 1' start; 1' call d; "
+            "0 ok a 0 1 2; 2 ok c 0 1' 2"
+        ),
         PUBLISHED_ONLY,
     ),
     # Participant sets.
@@ -350,8 +362,10 @@ CASES: Mapping[str, tuple[str, frozenset[Reading]]] = {
         NOWHERE,
     ),
     "calls of one lifetime with different participants may overlap": (
-        "0 start; 1 start; 2 start; 0 call a; 0 call b 0 1; 1 call c 0 1; 0 ok b 0 1; "
-        "1 ok c 0 1; 1 call d; 2 call e; 0 ok a 0 1 2",
+        (
+            "0 start; 1 start; 2 start; 0 call a; 0 call b 0 1; 1 call c 0 1; 0 ok b 0 1; "
+            "1 ok c 0 1; 1 call d; 2 call e; 0 ok a 0 1 2"
+        ),
         EVERYWHERE,
     ),
     "who is dead for some participants is dead for all": (

@@ -1,0 +1,28 @@
+"""Numbers on the command line, with limits."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+
+def positive_int(text: str) -> int:
+    """A whole number from 1 on."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, found {text!r}")
+    return value
+
+
+def positive_seconds(text: str) -> float:
+    """A time in seconds, greater than 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (0 < value < math.inf):
+        raise argparse.ArgumentTypeError(f"must be a time in seconds above 0, found {text!r}")
+    return value

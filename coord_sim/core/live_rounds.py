@@ -1,0 +1,114 @@
+"""GetAliveTasks: the rounds of the `live_processes` barrier (design note, section 10).
+
+A round is identified by its set of ids and by nothing else. It is complete when every task of the set
+that is connected now has entered, and then all its calls get the same answer: the connected tasks of
+the set with their incarnations as they are now.
+
+As shipped, a place in a round belongs to the task; as published, to its incarnation, and ends with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from coord_sim.core.effects import Reply
+from coord_sim.core.identifiers import CallId, Incarnation, TaskId
+from coord_sim.core.membership import Membership
+from coord_sim.core.messages import AliveTasks, GetAliveTasks
+from coord_sim.core.semantics import Semantics
+from coord_sim.core.status import Code, ServiceError, Status
+
+
+@dataclass(slots=True)
+class _Entry:
+    call: CallId
+    task: TaskId
+    incarnation: Incarnation
+
+
+@dataclass(slots=True)
+class _Round:
+    tasks: frozenset[TaskId]
+    entries: list[_Entry] = field(default_factory=list)
+    entered: set[TaskId] = field(default_factory=set)
+
+
+class LiveRounds:
+    """The open rounds, one per set of ids."""
+
+    def __init__(self, membership: Membership, semantics: Semantics) -> None:
+        self._membership = membership
+        self._semantics = semantics
+        self._rounds: dict[frozenset[TaskId], _Round] = {}
+
+    def enter(self, call: CallId, request: GetAliveTasks) -> list[Reply]:
+        """Enters a call into the round of its set of ids, which may complete it."""
+        tasks = frozenset(request.tasks)
+        if request.task not in tasks:
+            message = f"Task {request.task} is not in the list of tasks it asks about."
+            # The real service sends no payload with this error.
+            status = Status(code=Code.INVALID_ARGUMENT, message=message, service_error=None)
+            return [Reply(call, status)]
+        if not self._semantics.waits_for_live_processes:
+            return [Reply(call, self._answer(tasks))]
+        round_ = self._rounds.setdefault(tasks, _Round(tasks))
+        round_.entries.append(_Entry(call, request.task, request.caller.task_incarnation))
+        round_.entered.add(request.task)
+        return self._try_to_finish(round_)
+
+    def task_changed(self, task: TaskId, incarnation: Incarnation) -> list[Reply]:
+        """Drops what `task` entered in other incarnations than `incarnation`, if that is the rule.
+
+        Pass an incarnation that nobody has for a task that is gone.
+        """
+        if self._semantics.keeps_ghost_entries:
+            return []
+        replies = []
+        for round_ in self._rounds.values():
+            if task not in round_.entered:
+                continue
+            kept = []
+            for entry in round_.entries:
+                if entry.task != task or entry.incarnation == incarnation:
+                    kept.append(entry)
+                    continue
+                message = (
+                    f"Task {task} (incarnation {entry.incarnation}) lost its place in the "
+                    "live_processes barrier, because this incarnation has ended."
+                )
+                status = Status(
+                    code=Code.ABORTED, message=message, service_error=ServiceError(source_task=task)
+                )
+                replies.append(Reply(entry.call, status))
+            round_.entries = kept
+            round_.entered = {entry.task for entry in kept}
+        self._forget_empty_rounds()
+        return replies
+
+    def reexamine(self) -> list[Reply]:
+        """Completes the rounds that wait for nobody any more."""
+        return [reply for round_ in list(self._rounds.values()) for reply in self._try_to_finish(round_)]
+
+    def waiting_calls(self) -> list[CallId]:
+        """The calls that wait in rounds."""
+        return [entry.call for round_ in self._rounds.values() for entry in round_.entries]
+
+    def _try_to_finish(self, round_: _Round) -> list[Reply]:
+        for id_ in round_.tasks:
+            task = self._membership.find(id_)
+            if task is not None and task.is_connected and id_ not in round_.entered:
+                return []
+        del self._rounds[round_.tasks]
+        answer = self._answer(round_.tasks)
+        return [Reply(entry.call, answer) for entry in round_.entries]
+
+    def _answer(self, tasks: frozenset[TaskId]) -> AliveTasks:
+        alive = []
+        for id_ in sorted(tasks):
+            task = self._membership.find(id_)
+            if task is not None and task.is_connected:
+                alive.append((id_, task.incarnation))
+        return AliveTasks(alive=tuple(alive))
+
+    def _forget_empty_rounds(self) -> None:
+        self._rounds = {tasks: round_ for tasks, round_ in self._rounds.items() if round_.entries}

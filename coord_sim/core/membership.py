@@ -1,0 +1,125 @@
+"""Who is in the job: tasks, their states and incarnations.
+
+Only this file changes a task's state. The transitions (design note, section 2):
+
+    DISCONNECTED --connect--> CONNECTED --fail--> ERROR
+    CONNECTED, ERROR --disconnect--> DISCONNECTED
+    ERROR --connect--> CONNECTED
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from coord_sim.core.effects import StateChanged
+from coord_sim.core.identifiers import Incarnation, TaskId
+from coord_sim.core.messages import TaskInfo, TaskState
+from coord_sim.core.status import ServiceError, Status
+
+NEVER = Incarnation(0)
+
+
+@dataclass(slots=True)
+class Task:
+    """What the service knows of one task."""
+
+    id: TaskId
+    state: TaskState = TaskState.DISCONNECTED
+    incarnation: Incarnation = NEVER
+    error: Status | None = None
+    last_heartbeat_ns: int = 0
+    left_ns: int | None = None
+    """When it disconnected; None if it never did."""
+    past: set[Incarnation] = field(default_factory=set)
+    """Incarnations that were declared dead, left, or were replaced."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the task is in the job now."""
+        return self.state is TaskState.CONNECTED
+
+    def is_registered(self, incarnation: Incarnation) -> bool:
+        """Whether this very incarnation is in the job now."""
+        return self.is_connected and self.incarnation == incarnation
+
+
+class Membership:
+    """The fixed set of tasks and the version of their states."""
+
+    def __init__(self, tasks: int) -> None:
+        self.tasks = [Task(TaskId(number)) for number in range(tasks)]
+        self.version = 0
+        self.changes: list[StateChanged] = []
+        """State changes since the driver last took them."""
+        self._by_incarnation: dict[Incarnation, Task] = {}
+
+    def find(self, task: TaskId) -> Task | None:
+        """The task, or None for an unknown id."""
+        return self.tasks[task] if 0 <= task < len(self.tasks) else None
+
+    def find_incarnation(self, incarnation: Incarnation) -> Task | None:
+        """The task whose latest registered incarnation this is, or None."""
+        return self._by_incarnation.get(incarnation)
+
+    def connected(self) -> list[Task]:
+        """The tasks in the job now, ascending."""
+        return [task for task in self.tasks if task.is_connected]
+
+    def registering(self) -> None:
+        """Counts a pending registration as a change."""
+        self.version += 1
+
+    def connect(self, task: Task, incarnation: Incarnation, now_ns: int) -> None:
+        """A registration succeeded; a former incarnation is a past one from now on."""
+        if task.incarnation not in (NEVER, incarnation):
+            task.past.add(task.incarnation)
+        self._by_incarnation.pop(task.incarnation, None)
+        self._by_incarnation[incarnation] = task
+        task.state = TaskState.CONNECTED
+        task.incarnation = incarnation
+        task.error = None
+        task.last_heartbeat_ns = now_ns
+        self._changed(task, None)
+
+    def fail(self, task: Task, reason: Status) -> None:
+        """A connected task is in error from now on; the first error sticks."""
+        if not task.is_connected:
+            return
+        self.put_in_error(task, reason)
+
+    def put_in_error(self, task: Task, reason: Status) -> None:
+        """Puts a task in error whatever its state was, unless it is in error already."""
+        if task.state is TaskState.ERROR:
+            return
+        task.state = TaskState.ERROR
+        task.error = reason
+        task.past.add(task.incarnation)
+        self._changed(task, reason)
+
+    def disconnect(self, task: Task, now_ns: int) -> None:
+        """A task left; an error is forgotten."""
+        task.state = TaskState.DISCONNECTED
+        task.error = None
+        task.left_ns = now_ns
+        task.past.add(task.incarnation)
+        self._changed(task, None)
+
+    def picture(self) -> tuple[TaskInfo, ...]:
+        """All tasks as WatchTasks tells them. Its error payload is rebuilt (section 6)."""
+        return tuple(
+            TaskInfo(task.id, task.incarnation, task.state, _rebuilt(task)) for task in self.tasks
+        )
+
+    def _changed(self, task: Task, reason: Status | None) -> None:
+        self.version += 1
+        self.changes.append(StateChanged(task.id, task.incarnation, task.state, reason))
+
+
+def _rebuilt(task: Task) -> Status | None:
+    if task.error is None:
+        return None
+    return Status(
+        code=task.error.code,
+        message=task.error.message,
+        service_error=ServiceError(source_task=task.id),
+    )

@@ -1,0 +1,98 @@
+"""Requests and answers of the core as operations of a history.
+
+Registration shows as a start, and heartbeats and error polls are the protocol's own business: neither
+is an operation that a program calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from checker.history import LIVE_PROCESSES, SHUTDOWN, Fail, Info, Ok, value_fields
+from coord_sim.core.messages import (
+    AliveTasks,
+    Answer,
+    GetAliveTasks,
+    GetKeyValue,
+    InsertKeyValue,
+    KeyValue,
+    Request,
+    ShutdownTask,
+    TasksWatched,
+    TryGetKeyValue,
+    WatchTasks,
+)
+from coord_sim.core.status import Status
+
+
+def operation_of(request: Request) -> tuple[str, Mapping[str, object]] | None:
+    """Name and arguments of the operation that a request performs, or None if it is none."""
+    match request:
+        case GetAliveTasks():
+            return LIVE_PROCESSES, {"participants": tuple(sorted(set(request.tasks)))}
+        case InsertKeyValue():
+            arguments: dict[str, object] = {
+                "key": request.key,
+                "value": value_fields(request.value),
+                "allow_overwrite": request.allow_overwrite,
+            }
+            return "key_value_set", arguments
+        case GetKeyValue():
+            return "key_value_get", {"key": request.key}
+        case TryGetKeyValue():
+            return "key_value_try_get", {"key": request.key}
+        case WatchTasks():
+            return "watch_tasks", {"version": request.version}
+        case ShutdownTask():
+            return SHUTDOWN, {}
+        case _:
+            return None
+
+
+class AnswerTexts:
+    """Turns answers into results; the callers of one round share one result object."""
+
+    def __init__(self) -> None:
+        self._latest: tuple[AliveTasks, dict[int, int | None]] | None = None
+
+    def result_of(self, answer: Answer) -> object:
+        """The result of an operation that was answered without an error."""
+        match answer:
+            case AliveTasks():
+                if self._latest is None or self._latest[0] is not answer:
+                    live: dict[int, int | None] = {task: inc for task, inc in answer.alive}
+                    self._latest = (answer, live)
+                return self._latest[1]
+            case KeyValue():
+                return value_fields(answer.value)
+            case TasksWatched():
+                states = {str(info.task): info.state.name.lower() for info in answer.tasks}
+                return {"version": answer.version, "states": states}
+            case _:
+                return None
+
+
+def response(
+    answer: Answer,
+    texts: AnswerTexts,
+    *,
+    time_ns: int,
+    process: int,
+    lifetime: int,
+    operation: int,
+) -> Ok | Fail | Info:
+    """The event that ends an operation: an error's code says whether it surely had no effect."""
+    if not isinstance(answer, Status):
+        result = texts.result_of(answer)
+        return Ok(
+            time_ns=time_ns, process=process, lifetime=lifetime, id=operation, result=result
+        )
+    kind = Fail if answer.code.definite else Info
+    return kind(
+        time_ns=time_ns,
+        process=process,
+        lifetime=lifetime,
+        id=operation,
+        code=answer.code.name,
+        message=answer.message,
+    )
