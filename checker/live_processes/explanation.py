@@ -77,8 +77,8 @@ class Explainer:
                     ],
                     calls=[call, other],
                 )
-            case NoCommonInstant(first, late, restarted):
-                return self._no_common_instant(first, late, restarted)
+            case NoCommonInstant():
+                return self._no_common_instant(obstacle)
 
     def contradiction(self, found: Contradiction, solver: LeastInstants) -> Anomaly:
         """Explains why the instants cannot be placed."""
@@ -124,10 +124,8 @@ class Explainer:
                 return calls[-1] if calls and calls[-1].answer is None else None
         return None
 
-    def _no_common_instant(
-        self, first: Call, late: Call, restarted: Lifetime | None
-    ) -> Anomaly:
-        told = first if first.answer is not None else late
+    def _no_common_instant(self, found: NoCommonInstant) -> Anomaly:
+        told, first, late, restarted = found.call, found.first, found.late, found.restarted
         round_ = f"the round of operation {told.id}"
         points = _Points()
         called = f"the call of {late.lifetime} at {self._clock.at(late.invoked_ns)}"
@@ -156,7 +154,7 @@ class Explainer:
             "barrier.",
             details=details,
             cycle=points.cycle(),
-            calls=[first, late, *([ghost] if ghost else [])],
+            calls=[told, first, late, *([ghost] if ghost else [])],
             lifetimes=[restarted] if restarted else [],
         )
 

@@ -92,7 +92,7 @@ class Lifetime:
         """The latest invoked operation other than `live_processes` that was answered: the last sign
         of life, besides rounds, under suspicion."""
         self.left = False
-        """Has left by an acknowledged shutdown: later events are no sign of life."""
+        """Has invoked a shutdown that did not surely fail: later events are no sign of life."""
         self.calls: dict[int, list[Call]] = {}
         """Calls by group of participants, in program order."""
 
@@ -164,7 +164,8 @@ class Lifetimes:
         at: dict[tuple[int, int], Lifetime] = {}
         current: dict[int, Lifetime] = {}
         open_calls: dict[int, Call] = {}
-        open_others: dict[int, Invoke] = {}
+        open_others: dict[int, Invoke | None] = {}
+        failed = {event.id for event in history.events if isinstance(event, Fail)}
         group_of_everybody = -1
         for event in history.events:
             lifetime = current.get(event.process)
@@ -179,7 +180,10 @@ class Lifetimes:
                 if not lifetime.left:
                     lifetime.last_event = event
                 if event.operation != LIVE_PROCESSES:
-                    open_others[event.id] = event
+                    # What is invoked after leaving is no sign of life.
+                    open_others[event.id] = None if lifetime.left else event
+                    if event.operation == SHUTDOWN and event.id not in failed:
+                        lifetime.left = True
                     continue
                 if event.arguments:
                     group = self._group(event)
@@ -189,6 +193,8 @@ class Lifetimes:
                     group = group_of_everybody
                 call = Call(event.id, lifetime, group, event.time_ns - event.uncertainty_ns)
                 open_calls[event.id] = call
+                if event.id in failed:
+                    continue  # It surely had no effect: as if it had not been made.
                 calls = lifetime.calls.get(group)
                 if calls is None:
                     self._first_call(lifetime, call)
@@ -199,7 +205,11 @@ class Lifetimes:
             elif isinstance(event, Ok):
                 answered = open_calls.pop(event.id, None)
                 if answered is None:
-                    self._acknowledge(lifetime, _opened(open_others, event), event)
+                    invoke = _opened(open_others, event)
+                    if invoke is not None and invoke.operation != SHUTDOWN:
+                        _acknowledge(lifetime, invoke)
+                    if not lifetime.left:
+                        lifetime.last_event = event
                     continue
                 if not lifetime.left:
                     lifetime.last_event = event
@@ -215,10 +225,7 @@ class Lifetimes:
                     _opened(open_others, event)
                 else:
                     ended.open = False
-                    if isinstance(event, Info):
-                        ended.skippable = True
-                    else:
-                        lifetime.calls[ended.group].remove(ended)
+                    ended.skippable = isinstance(event, Info)
                 if not lifetime.left:
                     lifetime.last_event = event
             elif isinstance(event, Start):
@@ -256,18 +263,6 @@ class Lifetimes:
             started[-1].next = lifetime
         started.append(lifetime)
 
-    def _acknowledge(self, lifetime: Lifetime, invoke: Invoke, event: Ok) -> None:
-        if invoke.operation == SHUTDOWN:
-            if not lifetime.left:
-                lifetime.left = True
-                lifetime.last_event = invoke
-            return
-        latest = lifetime.last_acknowledged
-        if latest is None or _earliest_ns(invoke) > _earliest_ns(latest):
-            lifetime.last_acknowledged = invoke
-        if not lifetime.left:
-            lifetime.last_event = event
-
     def _group(self, event: Invoke) -> int:
         participants = event.arguments.get("participants", self._all_participants)
         assert isinstance(participants, tuple)
@@ -284,13 +279,18 @@ class Lifetimes:
         return group
 
 
-def _opened(open_others: dict[int, Invoke], event: Ok | Fail | Info) -> Invoke:
-    invoke = open_others.pop(event.id, None)
-    if invoke is None:
+def _acknowledge(lifetime: Lifetime, invoke: Invoke) -> None:
+    latest = lifetime.last_acknowledged
+    if latest is None or _earliest_ns(invoke) > _earliest_ns(latest):
+        lifetime.last_acknowledged = invoke
+
+
+def _opened(open_others: dict[int, Invoke | None], event: Ok | Fail | Info) -> Invoke | None:
+    if event.id not in open_others:
         raise MalformedHistory(
             f"response to operation {event.id} of process {event.process}, which was never invoked"
         )
-    return invoke
+    return open_others.pop(event.id)
 
 
 def _earliest_ns(event: Event) -> int:

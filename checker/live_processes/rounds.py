@@ -57,6 +57,7 @@ class ToldOtherwise:
 class NoCommonInstant:
     """One member called only after another was answered, or had restarted before."""
 
+    call: Call
     first: Call
     late: Call
     restarted: Lifetime | None
@@ -283,7 +284,7 @@ class Grouping:
 
     def _ways(self, call: Call, candidates: list[list[Call]]) -> Iterator[Sequence[Call]]:
         for way in product(*candidates):
-            obstacle = _without_common_instant(way)
+            obstacle = _without_common_instant(call, way)
             if obstacle is None:
                 yield way
             else:
@@ -332,17 +333,19 @@ def set_window(answer: Answer, calls: Sequence[Call]) -> None:
     answer.lo_ns, answer.lo_call = lo_call.invoked_ns, lo_call
 
 
-def _without_common_instant(calls: Sequence[Call]) -> NoCommonInstant | None:
+def _without_common_instant(
+    told: Call, calls: Sequence[Call]
+) -> NoCommonInstant | None:
     late = calls[0]
     for call in calls:
         if call.invoked_ns > late.invoked_ns:
             late = call
     for call in calls:
         if call.answered_ns is not None and call.answered_ns < late.invoked_ns:
-            return NoCommonInstant(call, late, None)
+            return NoCommonInstant(told, call, late, None)
         until_ns = call.lifetime.next_start_ns
         if until_ns is not None and until_ns < late.invoked_ns:
-            return NoCommonInstant(call, late, call.lifetime)
+            return NoCommonInstant(told, call, late, call.lifetime)
     return None
 
 

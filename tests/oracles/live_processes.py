@@ -13,8 +13,8 @@ instant has fired. Four rules say which runs there are:
   recorded crashes and leaves have no effect, since failure times shift.
 * *failure* needs the lifetime's signs of life to have been read. Under `crash-stop` these are all
   its own events; under `suspicion` they are the invocations of its acknowledged operations other
-  than `live_processes` and `shutdown`. What follows the invocation of an acknowledged `shutdown` is
-  never a sign of life. Besides, every answered `live_processes` call of the lifetime must have had
+  than `live_processes` and `shutdown`. What follows the invocation of a `shutdown` that
+  did not surely fail is never a sign of life. Besides, every answered `live_processes` call of the lifetime must have had
   its instant.
 * *instant* needs the barrier of one participant set to be complete: every live participant has an
   open call with this very set. The answers must name exactly these lifetimes. In `round`, one open
@@ -261,6 +261,9 @@ def _signs_of_life(
     def is_acknowledged(invoke: Invoke) -> bool:
         return invoke.id in ends and isinstance(ends[invoke.id][1], Ok)
 
+    def may_have_happened(invoke: Invoke) -> bool:
+        return invoke.id not in ends or not isinstance(ends[invoke.id][1], Fail)
+
     def is_sign(event: Event) -> bool:
         if failures == "crash-stop":
             return not isinstance(event, Crash | Leave)
@@ -278,6 +281,6 @@ def _signs_of_life(
             continue
         if is_sign(event):
             signs.append(at)
-        if isinstance(event, Invoke) and event.operation == SHUTDOWN and is_acknowledged(event):
+        if isinstance(event, Invoke) and event.operation == SHUTDOWN and may_have_happened(event):
             has_left.add(lifetime)
     return signs
