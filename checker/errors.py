@@ -1,7 +1,8 @@
 """The errors of the checker.
 
 CheckerError
-+- MalformedHistory (ValueError)   a file or a history that breaks the format; says where and what to do
++- MalformedHistory (ValueError)   a file or a history that breaks the format; says where and what
+|                                  to do
 +- Violation (AssertionError)      from `require_valid()` on an invalid history
 +- Inconclusive (AssertionError)   from `require_valid()` on an unknown verdict
 """
@@ -42,7 +43,8 @@ class MalformedHistory(CheckerError, ValueError):
         if self.line is not None:
             place += f":{self.line}" if place else f"line {self.line}"
         if self.field is not None:
-            place += f": field '{self.field}'" if place else f"field '{self.field}'"
+            # Field names come from the file: repr keeps the message on one line.
+            place += f": field {self.field!r:.80}" if place else f"field {self.field!r:.80}"
         return f"{place}: {self.problem}" if place else self.problem
 
 

@@ -18,7 +18,8 @@ from checker.history.events import (
 )
 from checker.history.header import FORMAT_VERSION, Header
 from checker.history.history import History
-from checker.history.jsonl import HistoryReader, HistoryWriter, dumps, loads, read, write
+from checker.history.jsonl_reader import HistoryReader, loads, read
+from checker.history.jsonl_writer import HistoryWriter, dumps, write
 from checker.history.merge import merge
 from checker.history.values import value_fields
 from checker.history.wellformed import WellFormed

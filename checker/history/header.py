@@ -9,6 +9,9 @@ from types import MappingProxyType
 FORMAT_VERSION = 0
 """Version of the format that this package reads and writes (docs/history-format.md)."""
 
+VERSION_KEY = "coordlab_history"
+"""The header's field with that version, by which a history file is recognised."""
+
 SOURCES = ("processes", "server", "simulator", "manual")
 CLOCKS = ("monotonic", "virtual", "wall", "abstract")
 

@@ -14,8 +14,8 @@ from checker.history.header import Header
 class History:
     """A header and its events in the order of time.
 
-    `notes` says what the reader had to leave out (a torn last line of a killed recorder); it is empty
-    for a whole history.
+    `notes` says what the reader had to leave out (a torn last line of a killed recorder); it is
+    empty for a whole history.
     """
 
     header: Header
@@ -24,12 +24,12 @@ class History:
 
     def save(self, path: str | Path) -> None:
         """Writes the history as JSON lines; an existing file is replaced in one step."""
-        from checker.history import jsonl
+        from checker.history import jsonl_writer
 
-        jsonl.write(self, path)
+        jsonl_writer.write(self, path)
 
     def to_text(self) -> str:
         """The history as JSON lines, exactly as `save` writes it."""
-        from checker.history import jsonl
+        from checker.history import jsonl_writer
 
-        return jsonl.dumps(self)
+        return jsonl_writer.dumps(self)

@@ -62,15 +62,11 @@ class WellFormed:
         if event.incarnation is not None:
             self._bind(lifetime, event.incarnation)
         if isinstance(event, Start):
+            _check_interval(event)
             self._start(lifetime)
         elif isinstance(event, Crash | Leave):
-            if lifetime in self._ended:
-                raise MalformedHistory(
-                    f"process {event.process} ends its lifetime {event.lifetime} a second time; "
-                    "a restart needs a start event with the next lifetime",
-                    field="type",
-                )
-            self._ended.add(lifetime)
+            _check_interval(event)
+            self._end(lifetime)
         else:
             if lifetime in self._ended:
                 raise MalformedHistory(
@@ -115,6 +111,15 @@ class WellFormed:
             )
         self._started.add(lifetime)
 
+    def _end(self, lifetime: tuple[int, int]) -> None:
+        if lifetime in self._ended:
+            raise MalformedHistory(
+                f"process {lifetime[0]} ends its lifetime {lifetime[1]} a second time; "
+                "a restart needs a start event with the next lifetime",
+                field="type",
+            )
+        self._ended.add(lifetime)
+
     def _invoke(self, event: Invoke, lifetime: tuple[int, int]) -> None:
         if event.id in self._used_ids:
             raise MalformedHistory(
@@ -131,17 +136,18 @@ class WellFormed:
                 "has no start event before it",
                 field="lifetime",
             )
-        participants = event.arguments.get("participants")
-        if participants is None:
+        if "participants" not in event.arguments:
             return
-        if not isinstance(participants, tuple) or not all(isinstance(p, int) for p in participants):
+        participants = event.arguments["participants"]
+        if not isinstance(participants, tuple) or not all(type(p) is int for p in participants):
             raise MalformedHistory(
-                "participants must be a list of process numbers", field="arguments.participants"
+                "must be a list of process numbers; leave it out to mean all participants",
+                field="arguments.participants",
             )
         unknown = [p for p in participants if p not in self._participants]
         if unknown:
             raise MalformedHistory(
-                f"participant {unknown[0]} is not among the header's participants; add it there",
+                f"process {unknown[0]} is not among the header's participants; add it there",
                 field="arguments.participants",
             )
 
@@ -205,3 +211,12 @@ class WellFormed:
                 field="outcome",
             )
         self._blocks.discard(block)
+
+
+def _check_interval(event: Start | Crash | Leave) -> None:
+    since_ns = None if isinstance(event, Leave) else event.since_ns
+    if since_ns is not None and since_ns > event.time_ns:
+        raise MalformedHistory(
+            f"the event lies between since_ns and time_ns, but {since_ns} is after {event.time_ns}",
+            field="since_ns",
+        )

@@ -1,0 +1,201 @@
+"""Writes histories as JSON lines (docs/history-format.md)."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TypeGuard
+
+from checker.history.events import (
+    Crash,
+    Enter,
+    Event,
+    Exit,
+    Fail,
+    Info,
+    Invoke,
+    Leave,
+    Ok,
+    Start,
+)
+from checker.history.fields import Object
+from checker.history.header import FORMAT_VERSION, VERSION_KEY, Header
+from checker.history.history import History
+
+INLINE_LIVE_SET_MAX = 8
+"""Live sets of up to this many processes stand in each response; larger ones are written once."""
+
+_REMEMBERED_ANSWERS_MAX = 64
+_TYPE_NAMES: dict[type, str] = {
+    Start: "start",
+    Crash: "crash",
+    Leave: "leave",
+    Invoke: "invoke",
+    Ok: "ok",
+    Fail: "fail",
+    Info: "info",
+    Enter: "enter",
+    Exit: "exit",
+}
+
+
+class HistoryWriter:
+    """Writes a header and then events, each as one line in one call of `write`.
+
+    Args:
+      write: Takes the bytes of one or two whole lines. A recorder whose process may be killed
+        passes an unbuffered append, so that nothing already written is lost.
+      header: Written at once.
+    """
+
+    def __init__(self, write: Callable[[bytes], object], header: Header) -> None:
+        self._write = write
+        self._answers: dict[frozenset[tuple[int, int | None]], int] = {}
+        self._answers_written = 0
+        self._write(_encode(header_fields(header)))
+
+    def append(self, event: Event) -> None:
+        """Writes one event; a large live set is written once and then referred to."""
+        live = _live_set_of(event)
+        if live is None or len(live) <= INLINE_LIVE_SET_MAX:
+            self._write(_encode(event_fields(event)))
+            return
+        key = frozenset(live.items())
+        number = self._answers.get(key)
+        prefix = b""
+        if number is None:
+            number = self._answers_written
+            self._answers_written += 1
+            if len(self._answers) >= _REMEMBERED_ANSWERS_MAX:
+                del self._answers[next(iter(self._answers))]
+            self._answers[key] = number
+            prefix = _encode(
+                {"type": "answer", "answer": number, "live": _live_set_fields(live)}
+            )
+        self._write(prefix + _encode(event_fields(event, answer=number)))
+
+
+def dumps(history: History) -> str:
+    """The history as JSON lines."""
+    buffer = io.BytesIO()
+    writer = HistoryWriter(buffer.write, history.header)
+    for event in history.events:
+        writer.append(event)
+    return buffer.getvalue().decode()
+
+
+def write(history: History, path: str | Path) -> None:
+    """Writes a history file; a reader sees the old file or the whole new one, never a part."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _write_all(history, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _write_all(history: History, file: IO[bytes]) -> None:
+    writer = HistoryWriter(file.write, history.header)
+    for event in history.events:
+        writer.append(event)
+
+
+def header_fields(header: Header) -> Object:
+    """The header as a JSON object."""
+    fields: Object = {
+        VERSION_KEY: FORMAT_VERSION,
+        "source": header.source,
+        "clock": header.clock,
+        "participants": list(header.participants),
+    }
+    if header.cannot_know:
+        fields["cannot_know"] = list(header.cannot_know)
+    if header.details:
+        fields["details"] = dict(header.details)
+    return fields
+
+
+def event_fields(event: Event, *, answer: int | None = None) -> Object:
+    """An event as a JSON object; with `answer`, its live set is a reference."""
+    fields: Object = {
+        "type": _TYPE_NAMES[type(event)],
+        "time_ns": event.time_ns,
+        "process": event.process,
+        "lifetime": event.lifetime,
+    }
+    if event.incarnation is not None:
+        fields["incarnation"] = str(event.incarnation)
+    if event.uncertainty_ns:
+        fields["uncertainty_ns"] = event.uncertainty_ns
+    match event:
+        case Start() | Crash():
+            if event.since_ns is not None:
+                fields["since_ns"] = event.since_ns
+            if isinstance(event, Crash) and event.cause is not None:
+                fields["cause"] = event.cause
+        case Invoke():
+            fields |= {"id": event.id, "operation": event.operation}
+            fields["arguments"] = dict(event.arguments)
+        case Ok():
+            fields["id"] = event.id
+            _add_live_set_or_result(fields, "result", event.result, answer)
+        case Fail() | Info():
+            fields |= {"id": event.id, "code": event.code, "message": event.message}
+        case Enter():
+            fields["block"] = event.block
+            _add_live_set_or_result(fields, "live", event.live, answer)
+        case Exit():
+            fields |= {"block": event.block, "outcome": event.outcome}
+            if event.failed:
+                fields["failed"] = list(event.failed)
+            if event.message:
+                fields["message"] = event.message
+        case Leave():
+            pass
+    return fields
+
+
+def _add_live_set_or_result(
+    fields: Object, name: str, result: object, answer: int | None
+) -> None:
+    if answer is not None:
+        fields["answer"] = answer
+    elif _is_live_set(result):
+        fields[name] = _live_set_fields(result)
+    else:
+        fields[name] = result
+
+
+def _live_set_of(event: Event) -> Mapping[int, int | None] | None:
+    if isinstance(event, Enter):
+        return event.live
+    if isinstance(event, Ok) and _is_live_set(event.result):
+        return event.result
+    return None
+
+
+def _is_live_set(result: object) -> TypeGuard[Mapping[int, int | None]]:
+    """Results of other operations are JSON values, whose keys are strings."""
+    return isinstance(result, dict) and (not result or isinstance(next(iter(result)), int))
+
+
+def _live_set_fields(live: Mapping[int, int | None]) -> dict[str, str | None]:
+    return {
+        str(process): None if live[process] is None else str(live[process])
+        for process in sorted(live)
+    }
+
+
+def _encode(fields: Object) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,67 @@
+"""Everything of JAX that is private or differs between versions: no other file names it.
+
+Tested with jax 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.13).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def client_class() -> Any:
+    """jaxlib's client class; its methods can be replaced, and C++ takes its instances only."""
+    from jaxlib import _jax
+
+    return _jax.DistributedRuntimeClient
+
+
+def new_client(address: str, process: int, *, heartbeat_timeout_s: int, init_timeout_s: int) -> Any:
+    """A bare client of the coordination service, not connected."""
+    from jaxlib import _jax
+
+    return _jax.get_distributed_runtime_client(
+        address,
+        process,
+        init_timeout=init_timeout_s,
+        heartbeat_timeout=heartbeat_timeout_s,
+        use_compression=True,
+    )
+
+
+def new_service(
+    address: str, processes: int, *, recoverable: bool, heartbeat_timeout_s: int
+) -> Any:
+    """The C++ coordination service, running as long as the object lives."""
+    from jaxlib import _jax
+
+    return _jax.get_distributed_runtime_service(
+        address, processes, heartbeat_timeout=heartbeat_timeout_s, recoverable=recoverable
+    )
+
+
+def live_devices_class() -> Any:
+    """The class behind `multihost_utils.live_devices`, or None if the program does not use JAX.
+
+    Call it no earlier than in `connect()`: before, importing JAX would freeze settings that the
+    program may still make.
+    """
+    if "jax" not in sys.modules:
+        return None
+    from jax.experimental import multihost_utils
+
+    return getattr(multihost_utils, "_LiveDevices", None)
+
+
+def live_incarnations(live_devices: Any) -> dict[int, int]:
+    """What a `live_devices` object holds: process -> incarnation."""
+    devices = live_devices.devices or {}
+    return {device.process_index: incarnation for device, incarnation in devices.items()}
+
+
+def failed_processes(error: BaseException) -> tuple[int, ...] | None:
+    """Whose devices a `ProcessFailureError` names, or None for another exception."""
+    devices = getattr(error, "failed_devices", None)
+    if devices is None:
+        return None
+    return tuple(sorted({device.process_index for device in devices}))

@@ -1,0 +1,45 @@
+"""What each launched process executes: installs the recorder, then runs the script as `__main__`."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from pathlib import Path
+
+from jax_bridge.client_recorder import ProcessRecorder, install
+from jax_bridge.conditions import Inside
+
+
+def main() -> None:
+    """Parses the launcher's arguments and hands over to the script."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--part", type=Path, required=True)
+    parser.add_argument("--held", type=Path, required=True)
+    parser.add_argument("--process", type=int, required=True)
+    parser.add_argument("--processes", type=int, required=True)
+    parser.add_argument("--lifetime", type=int, required=True)
+    parser.add_argument("--hold-operation")
+    parser.add_argument("--hold-count", type=int)
+    parser.add_argument("script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    hold = None
+    if options.hold_operation is not None:
+        hold = Inside(options.hold_operation, options.hold_count)
+    recorder = ProcessRecorder(
+        options.part,
+        process=options.process,
+        lifetime=options.lifetime,
+        processes=options.processes,
+        hold=hold,
+        held_path=options.held,
+    )
+    install(recorder)
+    sys.argv = [options.script, *options.arguments]
+    sys.path[0] = str(Path(options.script).resolve().parent)
+    runpy.run_path(options.script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
