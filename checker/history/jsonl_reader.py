@@ -181,9 +181,7 @@ class HistoryReader:
             self._fail(error)
         except ValueError as error:
             self._fail(
-                MalformedHistory(
-                    f"not a JSON object: {error}; a history begins with a header line"
-                )
+                MalformedHistory(f"not a JSON object: {error}; a history begins with a header line")
             )
 
     def _event(self, fields: Object) -> Event | None:

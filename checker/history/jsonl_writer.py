@@ -73,9 +73,7 @@ class HistoryWriter:
             if len(self._answers) >= _REMEMBERED_ANSWERS_MAX:
                 del self._answers[next(iter(self._answers))]
             self._answers[key] = number
-            prefix = _encode(
-                {"type": "answer", "answer": number, "live": _live_set_fields(live)}
-            )
+            prefix = _encode({"type": "answer", "answer": number, "live": _live_set_fields(live)})
         self._write(prefix + _encode(event_fields(event, answer=number)))
 
 
@@ -166,9 +164,7 @@ def event_fields(event: Event, *, answer: int | None = None) -> Object:
     return fields
 
 
-def _add_live_set_or_result(
-    fields: Object, name: str, result: object, answer: int | None
-) -> None:
+def _add_live_set_or_result(fields: Object, name: str, result: object, answer: int | None) -> None:
     if answer is not None:
         fields["answer"] = answer
     elif _is_live_set(result):

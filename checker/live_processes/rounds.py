@@ -284,11 +284,29 @@ class Grouping:
 
     def _ways(self, call: Call, candidates: list[list[Call]]) -> Iterator[Sequence[Call]]:
         for way in product(*candidates):
-            obstacle = _without_common_instant(call, way)
+            obstacle = self._misnaming(call, way) or _without_common_instant(call, way)
             if obstacle is None:
                 yield way
             else:
                 self.obstacle = self.obstacle or obstacle
+
+    def _misnaming(self, told: Call, calls: Sequence[Call]) -> Obstacle | None:
+        """A member whose answer names other incarnations than those in the round.
+
+        Answers agree pairwise where both tell an incarnation; that does not suffice where one does not.
+        """
+        for call in calls:
+            if call.answer is None:
+                continue
+            for member in calls:
+                incarnation = call.answer[member.lifetime.process]
+                if incarnation in (None, member.lifetime.incarnation):
+                    continue
+                if member.lifetime not in self._lifetimes.named(
+                    member.lifetime.process, incarnation
+                ):
+                    return NotInOwnAnswer(call) if member is call else ToldOtherwise(told, call)
+        return None
 
     def _form(self, calls: Sequence[Call]) -> None:
         answer = next(call.answer for call in calls if call.answer is not None)

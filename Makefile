@@ -1,0 +1,48 @@
+# make demo    set up, run the main job end to end (under two minutes after set-up)
+# make test    set up, run the tests
+# make check   set up, run tests, lint, types and layer rules, as CI does
+# make bench   set up, run the benchmarks
+#
+# PYTHON picks the interpreter (3.11 to 3.13), VENV the folder of the virtual environment.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check lint types layers bench proto clean
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v[:2] <= (3, 13) else f"coordlab needs Python 3.11 to 3.13, found {v[0]}.{v[1]}: set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/coordlab demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+layers: $(STAMP)
+	$(BIN)/lint-imports
+
+check: test lint types layers
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/live_processes.py
+
+# Generated code is committed; a test compares it with what this makes.
+proto: $(STAMP)
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=coord_sim/server/_generated \
+	  --pyi_out=coord_sim/server/_generated proto/coordination_service.proto
+
+clean:
+	rm -rf $(VENV) demo-out

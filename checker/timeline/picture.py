@@ -1,0 +1,370 @@
+"""From rows to lines of text."""
+
+from __future__ import annotations
+
+import enum
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from checker.clock_text import ClockText
+from checker.history.history import History
+from checker.timeline.facts import Facts
+from checker.timeline.marks import Mark, Sign, marks_of
+from checker.timeline.rows import Row, near, rows_of
+from checker.timeline.words import Words, process_set
+from checker.verdict import Invalid, Valid, Verdict
+
+LANE_WIDTH_MIN = 14
+"""Narrower lanes are not readable: rather than that, fewer processes are shown."""
+
+_GAP = 2
+
+
+def timeline(
+    history: History,
+    verdict: Verdict | None = None,
+    *,
+    width: int = 100,
+    colour: bool = False,
+    focus: bool = False,
+    ascii_only: bool = False,
+) -> str:
+    """The picture of a history, as one string without a last newline.
+
+    Args:
+      history: What to draw.
+      verdict: Its verdict. `Valid` adds the rounds, and the crashes that had to be moved, as rows of
+        their own; `Invalid` marks the operations of the anomaly. The explanation follows the picture.
+      width: Columns to use. Lanes have a least width, so that one process needs about 30; if there
+        is no room for all processes, those that matter to the verdict are shown.
+      colour: Whether to add ANSI colours.
+      focus: Whether to leave out what is far from the anomaly, in time or because the process has
+        nothing to do with it. Without an anomaly everything is shown.
+      ascii_only: Whether to do without box-drawing characters.
+    """
+    return "\n".join(
+        timeline_lines(
+            history, verdict, width=width, colour=colour, focus=focus, ascii_only=ascii_only
+        )
+    )
+
+
+def timeline_lines(
+    history: History,
+    verdict: Verdict | None = None,
+    *,
+    width: int = 100,
+    colour: bool = False,
+    focus: bool = False,
+    ascii_only: bool = False,
+) -> Iterator[str]:
+    """The same picture line by line, for histories that are long."""
+    facts = Facts(history)
+    words = Words(facts, ascii_only=ascii_only)
+    clock = ClockText(history)
+    marks = marks_of(history, verdict, facts, words, clock)
+    anomaly = verdict.anomaly if focus and isinstance(verdict, Invalid) else None
+    candidates = history.header.participants
+    if anomaly is not None and anomaly.processes:
+        candidates = anomaly.processes
+    time_width = max(
+        [len("time"), *(len(clock.at(mark.time_ns)) for mark in (*marks[:1], *marks[-1:]))]
+    )
+    lanes = _lanes(candidates, verdict, facts, room=width - time_width)
+    rows = list(rows_of(marks, frozenset(lanes)))
+    kept = range(len(rows)) if anomaly is None else near(rows, anomaly)
+    layout = _Layout.fitting(lanes, [rows[position] for position in kept], time_width, width)
+    pen = _Pen(_ASCII if ascii_only else _BOX, colour=colour)
+    left_out = len(history.header.participants) - len(lanes)
+    if left_out:
+        yield _about_lanes(left_out, len(lanes) < len(candidates))
+    yield _header(layout, pen)
+    yield from _body(rows, kept, layout, pen, clock)
+    if verdict is not None:
+        yield ""
+        yield from _conclusion(verdict, words, width, pen)
+
+
+# --- lanes -----------------------------------------------------------------------------------------
+
+
+def _lanes(
+    candidates: Sequence[int], verdict: Verdict | None, facts: Facts, *, room: int
+) -> tuple[int, ...]:
+    """The processes to show, ascending; the ones that matter most if there is no room for all."""
+    count = max(1, room // (_GAP + LANE_WIDTH_MIN))
+    if len(candidates) <= count:
+        return tuple(candidates)
+    callers: set[int] = set()
+    involved: set[int] = set()
+    if isinstance(verdict, Invalid):
+        callers = {facts.caller[id_] for id_ in verdict.anomaly.operations if id_ in facts.caller}
+        involved = set(verdict.anomaly.processes)
+    elif isinstance(verdict, Valid):
+        involved = {failure.process for failure in verdict.witness.failures}
+
+    def importance(process: int) -> tuple[bool, bool, bool, int]:
+        has_died = process in facts.restarted
+        return (process not in callers, process not in involved, not has_died, process)
+
+    return tuple(sorted(sorted(candidates, key=importance)[:count]))
+
+
+def _about_lanes(left_out: int, lack_of_room: bool) -> str:
+    are = "1 process is" if left_out == 1 else f"{left_out} processes are"
+    why = "a larger width shows more" if lack_of_room else "not part of the anomaly"
+    return f"({are} not shown: {why})"
+
+
+class _Lane:
+    """What is going on in a lane between its marks."""
+
+    def __init__(self) -> None:
+        self._alive: set[int] = set()
+        self._between: set[int] = set()
+        """Lifetimes that are connecting or dying: alive or not, nobody knows."""
+        self._open: dict[int, int] = {}
+
+    def pass_(self, mark: Mark) -> None:
+        """Takes a mark into account."""
+        match mark.sign:
+            case Sign.CONNECTING | Sign.DYING:
+                self._between.add(mark.lifetime)
+            case Sign.CRASH | Sign.LEAVE:
+                self._end(mark.lifetime)
+            case Sign.TAKEN | Sign.ROUND:
+                pass
+            case _:
+                self._alive.add(mark.lifetime)
+                self._pass_of_the_living(mark)
+
+    def _pass_of_the_living(self, mark: Mark) -> None:
+        if mark.sign is Sign.START:
+            self._between.discard(mark.lifetime)
+        elif mark.operation is None:
+            pass
+        elif mark.sign is Sign.INVOKE:
+            self._open[mark.operation] = mark.lifetime
+        else:
+            self._open.pop(mark.operation, None)
+
+    def _end(self, lifetime: int) -> None:
+        self._alive.discard(lifetime)
+        self._between.discard(lifetime)
+        self._open = {op: whose for op, whose in self._open.items() if whose != lifetime}
+
+    @property
+    def line(self) -> str:
+        """Name of the line that runs down the lane."""
+        if self._between:
+            return "between"
+        if self._open:
+            return "open"
+        return "alive" if self._alive else "dead"
+
+
+# --- lines -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    lanes: tuple[int, ...]
+    time_width: int
+    lane_width: int
+    width: int
+
+    @staticmethod
+    def fitting(
+        lanes: tuple[int, ...], rows: Sequence[Row], time_width: int, width: int
+    ) -> _Layout:
+        """Lanes as wide as the texts need, or as there is room for."""
+        wanted = max(
+            (
+                len(mark.text) + (4 if mark.is_accused else 2)
+                for row in rows
+                for process, mark in row.marks.items()
+                if process is not None
+            ),
+            default=0,
+        )
+        room = (width - time_width) // len(lanes) - _GAP
+        lane_width = max(LANE_WIDTH_MIN, min(room, max(wanted, len("process 99"))))
+        return _Layout(lanes, time_width, lane_width, width)
+
+    @property
+    def lanes_width(self) -> int:
+        return len(self.lanes) * (self.lane_width + _GAP) - _GAP
+
+
+def _header(layout: _Layout, pen: _Pen) -> str:
+    line = "time".rjust(layout.time_width)
+    for process in layout.lanes:
+        line += " " * _GAP + f"process {process}".ljust(layout.lane_width)
+    return pen.paint(line.rstrip(), _Tone.FAINT)
+
+
+def _body(
+    rows: list[Row], kept: Sequence[int], layout: _Layout, pen: _Pen, clock: ClockText
+) -> Iterator[str]:
+    lanes = {process: _Lane() for process in layout.lanes}
+    done = 0
+    for position in kept:
+        for row in rows[done:position]:
+            _pass(row, lanes)
+        yield from _gap(position - done, layout, pen)
+        row = rows[position]
+        yield _line(row, lanes, layout, pen, clock)
+        _pass(row, lanes)
+        done = position + 1
+    yield from _gap(len(rows) - done, layout, pen)
+
+
+def _pass(row: Row, lanes: Mapping[int, _Lane]) -> None:
+    for process, mark in row.marks.items():
+        if process is not None:
+            lanes[process].pass_(mark)
+
+
+def _gap(count: int, layout: _Layout, pen: _Pen) -> Iterator[str]:
+    if count:
+        text = f"{count} row{'' if count == 1 else 's'} left out"
+        indent = " " * (layout.time_width + _GAP)
+        yield pen.paint(f"{indent}{pen.symbols.gap} {text}", _Tone.FAINT)
+
+
+def _line(
+    row: Row, lanes: Mapping[int, _Lane], layout: _Layout, pen: _Pen, clock: ClockText
+) -> str:
+    time = pen.paint(clock.at(row.time_ns).rjust(layout.time_width), _Tone.FAINT)
+    if row.rule is not None:
+        return f"{time}{' ' * _GAP}{_rule(row.rule, layout, pen)}"
+    cells = []
+    for process in layout.lanes:
+        mark = row.marks.get(process)
+        if mark is None:
+            line = pen.symbols.lines[lanes[process].line]
+            cells.append(pen.paint(line, _Tone.FAINT) + " " * (layout.lane_width - 1))
+        else:
+            cells.append(_cell(mark, layout.lane_width, pen))
+    return (time + " " * _GAP + (" " * _GAP).join(cells)).rstrip()
+
+
+def _cell(mark: Mark, width: int, pen: _Pen) -> str:
+    room = width - 2 - (2 if mark.is_accused else 0)
+    text = pen.symbols.signs[mark.sign] + " " + _cut(mark.text, room, pen)
+    if mark.is_accused:
+        text += f" {pen.symbols.accused}"
+    tone = _Tone.ACCUSED if mark.is_accused else _TONES.get(mark.sign, _Tone.PLAIN)
+    return pen.paint(text, tone) + " " * (width - len(text))
+
+
+def _rule(mark: Mark, layout: _Layout, pen: _Pen) -> str:
+    rule = pen.symbols.rule
+    width = max(layout.lanes_width, LANE_WIDTH_MIN)
+    text = f"{rule * 2} {_cut(mark.text, width - 4, pen)} "
+    return pen.paint(text + rule * (width - len(text)), _TONES[mark.sign])
+
+
+def _cut(text: str, width: int, pen: _Pen) -> str:
+    return text if len(text) <= width else text[: width - 1] + pen.symbols.cut
+
+
+def _conclusion(verdict: Verdict, words: Words, width: int, pen: _Pen) -> Iterator[str]:
+    yield pen.paint(verdict.word, _Tone.ACCUSED if isinstance(verdict, Invalid) else _Tone.PLAIN)
+    for line in verdict.explain().splitlines():
+        indent = "  " + line[: len(line) - len(line.lstrip())]
+        yield from textwrap.wrap(
+            words.clean(line.strip()),
+            max(width, 40),
+            initial_indent=indent,
+            subsequent_indent=indent + "  ",
+            break_on_hyphens=False,
+        )
+
+
+# --- symbols and colours ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Symbols:
+    signs: Mapping[Sign, str]
+    lines: Mapping[str, str]
+    rule: str
+    gap: str
+    accused: str
+    cut: str
+
+
+_BOX = _Symbols(
+    signs={
+        Sign.CONNECTING: "╷",
+        Sign.START: "●",
+        Sign.DYING: "×",
+        Sign.CRASH: "×",
+        Sign.LEAVE: "○",
+        Sign.INVOKE: "╥",
+        Sign.RESPONSE: "╨",
+        Sign.ENTER: "▷",
+        Sign.EXIT: "◁",
+        Sign.TAKEN: "×",
+    },
+    lines={"alive": "│", "open": "║", "between": "╎", "dead": " "},
+    rule="─",
+    gap="⋮",
+    accused="◄",
+    cut="…",
+)
+_ASCII = _Symbols(
+    signs={
+        Sign.CONNECTING: ".",
+        Sign.START: "*",
+        Sign.DYING: "x",
+        Sign.CRASH: "x",
+        Sign.LEAVE: "o",
+        Sign.INVOKE: "[",
+        Sign.RESPONSE: "]",
+        Sign.ENTER: ">",
+        Sign.EXIT: "<",
+        Sign.TAKEN: "x",
+    },
+    lines={"alive": "|", "open": ":", "between": ".", "dead": " "},
+    rule="-",
+    gap=":",
+    accused="!",
+    cut="~",
+)
+
+
+class _Tone(enum.Enum):
+    """Codes of ANSI's "select graphic rendition"."""
+
+    PLAIN = ""
+    FAINT = "2"
+    BORN = "32"
+    DEAD = "31"
+    MOVED = "35"
+    ROUND = "36"
+    ACCUSED = "1;31"
+
+
+_TONES: Mapping[Sign, _Tone] = {
+    Sign.START: _Tone.BORN,
+    Sign.DYING: _Tone.DEAD,
+    Sign.CRASH: _Tone.DEAD,
+    Sign.TAKEN: _Tone.MOVED,
+    Sign.ROUND: _Tone.ROUND,
+}
+
+
+class _Pen:
+    """Symbols, and colours if wanted."""
+
+    def __init__(self, symbols: _Symbols, *, colour: bool) -> None:
+        self.symbols = symbols
+        self._colour = colour
+
+    def paint(self, text: str, tone: _Tone) -> str:
+        if not self._colour or tone is _Tone.PLAIN or not text.strip():
+            return text
+        return f"\x1b[{tone.value}m{text}\x1b[0m"

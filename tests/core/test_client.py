@@ -1,0 +1,108 @@
+"""The client's half: registration with retries, heartbeats, one error poll."""
+
+from __future__ import annotations
+
+import itertools
+
+from coord_sim.core.client import CoordinationClient
+from coord_sim.core.effects import Connected, Fatal, Send
+from coord_sim.core.identifiers import CallId, Incarnation, TaskId, seconds
+from coord_sim.core.messages import (
+    Heartbeat,
+    HeartbeatAccepted,
+    PollForError,
+    Registered,
+    RegisterTask,
+)
+from coord_sim.core.status import Code, ServiceError, Status
+
+SERVICE = Incarnation(999)
+
+
+def connected() -> tuple[CoordinationClient, CallId]:
+    """A client that is connected at instant 0, and the id of its poll."""
+    numbers = itertools.count()
+    client = CoordinationClient(
+        TaskId(1),
+        Incarnation(5),
+        heartbeat_timeout_ns=seconds(2),
+        init_timeout_ns=seconds(10),
+        new_call=lambda: CallId(next(numbers)),
+    )
+    (register,) = client.connect(0)
+    assert isinstance(register, Send)
+    assert register.request == RegisterTask(task=TaskId(1), incarnation=Incarnation(5))
+    effects = client.receive(register.call, Registered(service_incarnation=SERVICE), 0)
+    assert effects[0] == Connected(SERVICE)
+    poll = effects[1]
+    assert isinstance(poll, Send)
+    assert isinstance(poll.request, PollForError)
+    return client, poll.call
+
+
+def beat(client: CoordinationClient, now_ns: int) -> CallId:
+    (effect,) = client.advance(now_ns)
+    assert isinstance(effect, Send)
+    assert isinstance(effect.request, Heartbeat)
+    return effect.call
+
+
+def test_it_beats_every_half_of_the_timeout() -> None:
+    client, _ = connected()
+    assert client.next_deadline_ns() == seconds(1)
+    assert client.advance(seconds(0.9)) == []
+    call = beat(client, seconds(1))
+    client.receive(call, HeartbeatAccepted(service_incarnation=SERVICE), seconds(1.1))
+    assert client.next_deadline_ns() == seconds(2)
+
+
+def test_a_heartbeat_that_is_not_answered_in_time_is_fatal() -> None:
+    client, _ = connected()
+    beat(client, seconds(1))
+    (effect,) = client.advance(seconds(2))
+    assert isinstance(effect, Fatal)
+    assert effect.reason.code is Code.DEADLINE_EXCEEDED
+
+
+def test_a_heartbeat_answered_by_another_service_is_fatal() -> None:
+    client, _ = connected()
+    call = beat(client, seconds(1))
+    other = HeartbeatAccepted(service_incarnation=Incarnation(1))
+    (effect,) = client.receive(call, other, seconds(1))
+    assert isinstance(effect, Fatal)
+
+
+def test_a_failed_poll_is_fatal_unless_it_was_cancelled() -> None:
+    client, poll = connected()
+    assert client.receive(poll, Status(code=Code.CANCELLED, message=""), 0) == []
+    client, poll = connected()
+    (effect,) = client.receive(poll, Status(code=Code.UNAVAILABLE, message=""), 0)
+    assert isinstance(effect, Fatal)
+
+
+def test_registration_is_tried_again_unless_the_service_refused_for_good() -> None:
+    numbers = itertools.count()
+    for status, retried in (
+        (Status(code=Code.UNAVAILABLE, message="", service_error=None), True),
+        (Status(code=Code.ABORTED, message=""), True),
+        (Status(code=Code.INTERNAL, message="", service_error=ServiceError()), True),
+        (Status(code=Code.ALREADY_EXISTS, message=""), False),
+        (Status(code=Code.FAILED_PRECONDITION, message=""), False),
+    ):
+        client = CoordinationClient(
+            TaskId(0),
+            Incarnation(5),
+            heartbeat_timeout_ns=seconds(2),
+            init_timeout_ns=seconds(10),
+            new_call=lambda: CallId(next(numbers)),
+        )
+        (register,) = client.connect(0)
+        assert isinstance(register, Send)
+        effects = client.receive(register.call, status, 0)
+        assert bool(effects) is not retried
+        if retried:
+            deadline_ns = client.next_deadline_ns()
+            assert deadline_ns is not None
+            (again,) = client.advance(deadline_ns)
+            assert isinstance(again, Send)
+            assert isinstance(again.request, RegisterTask)
