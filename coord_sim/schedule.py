@@ -19,7 +19,9 @@ class Schedule:
       faults: What goes wrong and when.
       semantics: Face of the service: `shipped`, `published` or `naive`.
       recoverable: Whether processes may die and come back.
-      heartbeat_timeout_s: For the service and the clients.
+      heartbeat_timeout_s: Of the service.
+      client_heartbeat_timeout_s: Of the clients, which beat every half of it; the service's if None.
+        Nothing checks that they agree, in reality either: with longer ones the living are declared dead.
       latency_min_s, latency_max_s: A message takes a time drawn evenly between these.
       loss: Probability that a packet is lost. Links are TCP-like: a lost packet is sent again after
         0.2 s, then 0.4 s and so on, so that loss shows as delay; what one process sends arrives in
@@ -33,6 +35,7 @@ class Schedule:
     semantics: str = "shipped"
     recoverable: bool = True
     heartbeat_timeout_s: float = 3.0
+    client_heartbeat_timeout_s: float | None = None
     latency_min_s: float = 0.0002
     latency_max_s: float = 0.005
     loss: float = 0.0

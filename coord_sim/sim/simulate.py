@@ -179,11 +179,12 @@ class _Lifetime:
         self._alive = True
         self._began_ns = self._queue.now_ns
         self._random = simulation.entropy.stream(f"process/{process}/{number}")
-        timeout_ns = seconds(simulation.schedule.heartbeat_timeout_s)
+        schedule = simulation.schedule
+        timeout_s = schedule.client_heartbeat_timeout_s or schedule.heartbeat_timeout_s
         self._client = CoordinationClient(
             TaskId(process),
             self._random.incarnation(),
-            heartbeat_timeout_ns=timeout_ns,
+            heartbeat_timeout_ns=seconds(timeout_s),
             init_timeout_ns=seconds(simulation.schedule.limit_s),
             new_call=simulation.new_call,
         )
