@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,11 @@ from dataclasses import dataclass
 from checker.clock_text import ClockText
 from checker.history.history import History
 from checker.timeline.facts import Facts
+from checker.timeline.lane import Lane
 from checker.timeline.marks import Mark, Sign, marks_of
+from checker.timeline.pen import ASCII, BOX, TONES, Pen, Tone
 from checker.timeline.rows import Row, near, rows_of
-from checker.timeline.words import Words, process_set
+from checker.timeline.words import Words
 from checker.verdict import Invalid, Valid, Verdict
 
 LANE_WIDTH_MIN = 14
@@ -75,7 +76,7 @@ def timeline_lines(
     rows = list(rows_of(marks, frozenset(lanes)))
     kept = range(len(rows)) if anomaly is None else near(rows, anomaly)
     layout = _Layout.fitting(lanes, [rows[position] for position in kept], time_width, width)
-    pen = _Pen(_ASCII if ascii_only else _BOX, colour=colour)
+    pen = Pen(ASCII if ascii_only else BOX, colour=colour)
     left_out = len(history.header.participants) - len(lanes)
     if left_out:
         yield _about_lanes(left_out, len(lanes) < len(candidates))
@@ -117,53 +118,6 @@ def _about_lanes(left_out: int, lack_of_room: bool) -> str:
     return f"({are} not shown: {why})"
 
 
-class _Lane:
-    """What is going on in a lane between its marks."""
-
-    def __init__(self) -> None:
-        self._alive: set[int] = set()
-        self._between: set[int] = set()
-        """Lifetimes that are connecting or dying: alive or not, nobody knows."""
-        self._open: dict[int, int] = {}
-
-    def pass_(self, mark: Mark) -> None:
-        """Takes a mark into account."""
-        match mark.sign:
-            case Sign.CONNECTING | Sign.DYING:
-                self._between.add(mark.lifetime)
-            case Sign.CRASH | Sign.LEAVE:
-                self._end(mark.lifetime)
-            case Sign.TAKEN | Sign.ROUND:
-                pass
-            case _:
-                self._alive.add(mark.lifetime)
-                self._pass_of_the_living(mark)
-
-    def _pass_of_the_living(self, mark: Mark) -> None:
-        if mark.sign is Sign.START:
-            self._between.discard(mark.lifetime)
-        elif mark.operation is None:
-            pass
-        elif mark.sign is Sign.INVOKE:
-            self._open[mark.operation] = mark.lifetime
-        else:
-            self._open.pop(mark.operation, None)
-
-    def _end(self, lifetime: int) -> None:
-        self._alive.discard(lifetime)
-        self._between.discard(lifetime)
-        self._open = {op: whose for op, whose in self._open.items() if whose != lifetime}
-
-    @property
-    def line(self) -> str:
-        """Name of the line that runs down the lane."""
-        if self._between:
-            return "between"
-        if self._open:
-            return "open"
-        return "alive" if self._alive else "dead"
-
-
 # --- lines -----------------------------------------------------------------------------------------
 
 
@@ -197,17 +151,17 @@ class _Layout:
         return len(self.lanes) * (self.lane_width + _GAP) - _GAP
 
 
-def _header(layout: _Layout, pen: _Pen) -> str:
+def _header(layout: _Layout, pen: Pen) -> str:
     line = "time".rjust(layout.time_width)
     for process in layout.lanes:
         line += " " * _GAP + f"process {process}".ljust(layout.lane_width)
-    return pen.paint(line.rstrip(), _Tone.FAINT)
+    return pen.paint(line.rstrip(), Tone.FAINT)
 
 
 def _body(
-    rows: list[Row], kept: Sequence[int], layout: _Layout, pen: _Pen, clock: ClockText
+    rows: list[Row], kept: Sequence[int], layout: _Layout, pen: Pen, clock: ClockText
 ) -> Iterator[str]:
-    lanes = {process: _Lane() for process in layout.lanes}
+    lanes = {process: Lane() for process in layout.lanes}
     done = 0
     for position in kept:
         for row in rows[done:position]:
@@ -220,23 +174,23 @@ def _body(
     yield from _gap(len(rows) - done, layout, pen)
 
 
-def _pass(row: Row, lanes: Mapping[int, _Lane]) -> None:
+def _pass(row: Row, lanes: Mapping[int, Lane]) -> None:
     for process, mark in row.marks.items():
         if process is not None:
             lanes[process].pass_(mark)
 
 
-def _gap(count: int, layout: _Layout, pen: _Pen) -> Iterator[str]:
+def _gap(count: int, layout: _Layout, pen: Pen) -> Iterator[str]:
     if count:
         text = f"{count} row{'' if count == 1 else 's'} left out"
         indent = " " * (layout.time_width + _GAP)
-        yield pen.paint(f"{indent}{pen.symbols.gap} {text}", _Tone.FAINT)
+        yield pen.paint(f"{indent}{pen.symbols.gap} {text}", Tone.FAINT)
 
 
 def _line(
-    row: Row, lanes: Mapping[int, _Lane], layout: _Layout, pen: _Pen, clock: ClockText
+    row: Row, lanes: Mapping[int, Lane], layout: _Layout, pen: Pen, clock: ClockText
 ) -> str:
-    time = pen.paint(clock.at(row.time_ns).rjust(layout.time_width), _Tone.FAINT)
+    time = pen.paint(clock.at(row.time_ns).rjust(layout.time_width), Tone.FAINT)
     if row.rule is not None:
         return f"{time}{' ' * _GAP}{_rule(row.rule, layout, pen)}"
     cells = []
@@ -244,34 +198,30 @@ def _line(
         mark = row.marks.get(process)
         if mark is None:
             line = pen.symbols.lines[lanes[process].line]
-            cells.append(pen.paint(line, _Tone.FAINT) + " " * (layout.lane_width - 1))
+            cells.append(pen.paint(line, Tone.FAINT) + " " * (layout.lane_width - 1))
         else:
             cells.append(_cell(mark, layout.lane_width, pen))
     return (time + " " * _GAP + (" " * _GAP).join(cells)).rstrip()
 
 
-def _cell(mark: Mark, width: int, pen: _Pen) -> str:
+def _cell(mark: Mark, width: int, pen: Pen) -> str:
     room = width - 2 - (2 if mark.is_accused else 0)
-    text = pen.symbols.signs[mark.sign] + " " + _cut(mark.text, room, pen)
+    text = pen.symbols.signs[mark.sign] + " " + pen.cut(mark.text, room)
     if mark.is_accused:
         text += f" {pen.symbols.accused}"
-    tone = _Tone.ACCUSED if mark.is_accused else _TONES.get(mark.sign, _Tone.PLAIN)
+    tone = Tone.ACCUSED if mark.is_accused else TONES.get(mark.sign, Tone.PLAIN)
     return pen.paint(text, tone) + " " * (width - len(text))
 
 
-def _rule(mark: Mark, layout: _Layout, pen: _Pen) -> str:
+def _rule(mark: Mark, layout: _Layout, pen: Pen) -> str:
     rule = pen.symbols.rule
     width = max(layout.lanes_width, LANE_WIDTH_MIN)
-    text = f"{rule * 2} {_cut(mark.text, width - 4, pen)} "
-    return pen.paint(text + rule * (width - len(text)), _TONES[mark.sign])
+    text = f"{rule * 2} {pen.cut(mark.text, width - 4)} "
+    return pen.paint(text + rule * (width - len(text)), TONES[mark.sign])
 
 
-def _cut(text: str, width: int, pen: _Pen) -> str:
-    return text if len(text) <= width else text[: width - 1] + pen.symbols.cut
-
-
-def _conclusion(verdict: Verdict, words: Words, width: int, pen: _Pen) -> Iterator[str]:
-    yield pen.paint(verdict.word, _Tone.ACCUSED if isinstance(verdict, Invalid) else _Tone.PLAIN)
+def _conclusion(verdict: Verdict, words: Words, width: int, pen: Pen) -> Iterator[str]:
+    yield pen.paint(verdict.word, Tone.ACCUSED if isinstance(verdict, Invalid) else Tone.PLAIN)
     for line in verdict.explain().splitlines():
         indent = "  " + line[: len(line) - len(line.lstrip())]
         yield from textwrap.wrap(
@@ -281,90 +231,3 @@ def _conclusion(verdict: Verdict, words: Words, width: int, pen: _Pen) -> Iterat
             subsequent_indent=indent + "  ",
             break_on_hyphens=False,
         )
-
-
-# --- symbols and colours ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Symbols:
-    signs: Mapping[Sign, str]
-    lines: Mapping[str, str]
-    rule: str
-    gap: str
-    accused: str
-    cut: str
-
-
-_BOX = _Symbols(
-    signs={
-        Sign.CONNECTING: "╷",
-        Sign.START: "●",
-        Sign.DYING: "×",
-        Sign.CRASH: "×",
-        Sign.LEAVE: "○",
-        Sign.INVOKE: "╥",
-        Sign.RESPONSE: "╨",
-        Sign.ENTER: "▷",
-        Sign.EXIT: "◁",
-        Sign.TAKEN: "×",
-    },
-    lines={"alive": "│", "open": "║", "between": "╎", "dead": " "},
-    rule="─",
-    gap="⋮",
-    accused="◄",
-    cut="…",
-)
-_ASCII = _Symbols(
-    signs={
-        Sign.CONNECTING: ".",
-        Sign.START: "*",
-        Sign.DYING: "x",
-        Sign.CRASH: "x",
-        Sign.LEAVE: "o",
-        Sign.INVOKE: "[",
-        Sign.RESPONSE: "]",
-        Sign.ENTER: ">",
-        Sign.EXIT: "<",
-        Sign.TAKEN: "x",
-    },
-    lines={"alive": "|", "open": ":", "between": ".", "dead": " "},
-    rule="-",
-    gap=":",
-    accused="!",
-    cut="~",
-)
-
-
-class _Tone(enum.Enum):
-    """Codes of ANSI's "select graphic rendition"."""
-
-    PLAIN = ""
-    FAINT = "2"
-    BORN = "32"
-    DEAD = "31"
-    MOVED = "35"
-    ROUND = "36"
-    ACCUSED = "1;31"
-
-
-_TONES: Mapping[Sign, _Tone] = {
-    Sign.START: _Tone.BORN,
-    Sign.DYING: _Tone.DEAD,
-    Sign.CRASH: _Tone.DEAD,
-    Sign.TAKEN: _Tone.MOVED,
-    Sign.ROUND: _Tone.ROUND,
-}
-
-
-class _Pen:
-    """Symbols, and colours if wanted."""
-
-    def __init__(self, symbols: _Symbols, *, colour: bool) -> None:
-        self.symbols = symbols
-        self._colour = colour
-
-    def paint(self, text: str, tone: _Tone) -> str:
-        if not self._colour or tone is _Tone.PLAIN or not text.strip():
-            return text
-        return f"\x1b[{tone.value}m{text}\x1b[0m"
