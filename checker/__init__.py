@@ -1,8 +1,8 @@
 """A checker for histories of concurrent, failing processes.
 
-    >>> import checker
-    >>> history = checker.loads(open("run.jsonl").read())  # doctest: +SKIP
-    >>> print(checker.check(history).explain())  # doctest: +SKIP
+>>> import checker
+>>> history = checker.loads(open("run.jsonl").read())  # doctest: +SKIP
+>>> print(checker.check(history).explain())  # doctest: +SKIP
 """
 
 from checker.anomaly import Anomaly, Reason

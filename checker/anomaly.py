@@ -44,8 +44,7 @@ class Anomaly:
         if self.cycle:
             lines.append("These cannot all hold:")
             for number, reason in enumerate(self.cycle, start=1):
-                lines.append(
-                    f"  {number}. {reason.before} must come before {reason.after}: {reason.because}."
-                )
+                order = f"{reason.before} must come before {reason.after}"
+                lines.append(f"  {number}. {order}: {reason.because}.")
             lines.append("  The last of them leads back to the first: a contradiction.")
         return "\n".join(lines)

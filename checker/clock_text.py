@@ -6,7 +6,7 @@ from checker.history.history import History
 
 
 class ClockText:
-    """Writes times relative to the first event: `1.204 s`, or plain numbers of an abstract clock."""
+    """Writes times since the first event: `1.204 s`, or plain numbers of an abstract clock."""
 
     def __init__(self, history: History) -> None:
         self._abstract = history.header.clock == "abstract"

@@ -1,10 +1,10 @@
 """What happened, as the callers saw it: the events of a history.
 
 A *lifetime* is one start of one process, numbered from 0 per process by whoever records; the
-*incarnation* is the 64-bit number that the process drew at that start, and may be learned later than
-the start (jaxlib's client does not tell its own). Times are integer nanoseconds of the history's
-clock; `uncertainty_ns` is the largest error of that reading, so that the event lies in the closed
-interval `time_ns ± uncertainty_ns`. Equal times are concurrent.
+*incarnation* is the 64-bit number that the process drew at that start, and may be learned later
+than the start (jaxlib's client does not tell its own). Times are integer nanoseconds of the
+history's clock; `uncertainty_ns` is the largest error of that reading, so that the event lies in
+the closed interval `time_ns ± uncertainty_ns`. Equal times are concurrent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crash:
-    """A process died: the signal was sent (or it was last seen) at `since_ns`, and it was reaped at `time_ns`."""
+    """A process died.
+
+    The signal was sent, or it was last seen, at `since_ns`; it was reaped at `time_ns`.
+    """
 
     time_ns: int
     process: int
@@ -61,7 +64,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoke:
-    """A process called an operation. `id` is unique in the history and pairs the call with its end."""
+    """A process called an operation; `id` is unique and pairs the call with its end."""
 
     time_ns: int
     process: int
@@ -134,8 +137,8 @@ class Enter:
 class Exit:
     """A process left a block.
 
-    `outcome` is `completed`, `failed` (some process of the block's live set died: `failed` names them)
-    or `raised` (the body raised and nobody died).
+    `outcome` is `completed`, `failed` (some process of the block's live set died: `failed` names
+    them) or `raised` (the body raised and nobody died).
     """
 
     time_ns: int

@@ -55,21 +55,21 @@ def parse_object(line: str) -> Object:
         raise ValueError(f"{error.msg} at column {error.pos + 1}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    except _NotJson as error:
+    except _NotJsonError as error:
         raise ValueError(str(error)) from None
     except ValueError:  # Python refuses to convert integers of more than 4300 digits.
         raise ValueError("a number has too many digits") from None
     if not isinstance(value, dict):
-        raise ValueError(f"it is {_JSON_NAMES[type(value)]}")
+        raise ValueError(f"it is {_JSON_NAMES[type(value)]}")  # noqa: TRY004 - a line like others
     return value
 
 
-class _NotJson(ValueError):
+class _NotJsonError(ValueError):
     pass
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise _NotJson(f"{name} is not JSON")
+    raise _NotJsonError(f"{name} is not JSON")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

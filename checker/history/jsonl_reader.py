@@ -115,6 +115,17 @@ class HistoryReader:
         self._lines = iter(lines)
         self._answers: dict[int, LiveSet] = {}
         self._operations: dict[int, str] = {}
+        self._builders: dict[str, Callable[[Object], Event]] = {
+            "start": self._start,
+            "crash": self._crash,
+            "leave": self._leave,
+            "invoke": self._invoke,
+            "ok": self._ok,
+            "fail": self._fail_event,
+            "info": self._info,
+            "enter": self._enter,
+            "exit": self._exit,
+        }
         self.header = self._read_header()
         self._rules = WellFormed(self.header)
         self._events = self._read_events()
@@ -189,16 +200,16 @@ class HistoryReader:
         if kind == "answer":
             self._define_answer(fields)
             return None
-        build = _BUILDERS.get(kind) if isinstance(kind, str) else None
+        build = self._builders.get(kind) if isinstance(kind, str) else None
         if build is None or not isinstance(kind, str):
-            names = ", ".join([*_BUILDERS, "answer"])
+            names = ", ".join([*self._builders, "answer"])
             raise MalformedHistory(
                 f"is missing; one of {names}"
                 if kind is None
                 else f"unknown type {shown(kind)}; one of {names}",
                 field="type",
             )
-        event = build(self, fields)
+        event = build(fields)
         if fields:
             refuse_others(fields, kind)
         return event
@@ -296,19 +307,6 @@ class HistoryReader:
                 f"answer {number} is not defined; its answer line must come first", field="answer"
             )
         return answer
-
-
-_BUILDERS: dict[str, Callable[[HistoryReader, Object], Event]] = {
-    "start": HistoryReader._start,
-    "crash": HistoryReader._crash,
-    "leave": HistoryReader._leave,
-    "invoke": HistoryReader._invoke,
-    "ok": HistoryReader._ok,
-    "fail": HistoryReader._fail_event,
-    "info": HistoryReader._info,
-    "enter": HistoryReader._enter,
-    "exit": HistoryReader._exit,
-}
 
 
 class _Common(TypedDict, total=False):

@@ -59,7 +59,7 @@ class Facts:
                 self.incarnation.setdefault(lifetime, own)
 
     def is_outlived(self, process: int, lifetime: int, time_ns: int) -> bool:
-        """Whether the process has started anew before `time_ns`, so that `lifetime` must be named."""
+        """Whether the process has restarted before `time_ns`, so that `lifetime` must be named."""
         starts = self._starts.get(process, ())
         before = bisect_left(starts, (time_ns,))
         return any(number > lifetime for _, _, number in starts[:before])

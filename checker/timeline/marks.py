@@ -50,6 +50,7 @@ class Mark:
     Attributes:
       process: Its lane; None for a rule across all lanes.
       operation: For the two ends of an operation, which one it is.
+      detail: Follows the text, on a line of its own if there is no room.
       is_accused: The anomaly names this operation.
     """
 
@@ -59,11 +60,17 @@ class Mark:
     process: int | None = None
     lifetime: int = 0
     operation: int | None = None
+    detail: str = ""
     is_accused: bool = False
+
+    @property
+    def text_and_detail(self) -> str:
+        """All that there is to say."""
+        return f"{self.text} {self.detail}" if self.detail else self.text
 
 
 _Key: TypeAlias = tuple[int, int, int, int, int]
-"""Time, position among the events, 1 for what the witness adds, rank of its instant, order there."""
+"""Time, position among events, 1 for what the witness adds, rank of its instant, order there."""
 
 
 def marks_of(
@@ -81,7 +88,7 @@ def _accused(verdict: Verdict | None) -> frozenset[int]:
     return frozenset(verdict.anomaly.operations) if isinstance(verdict, Invalid) else frozenset()
 
 
-# --- events ----------------------------------------------------------------------------------------
+# --- events ------------------------------------------------------------------------------------
 
 
 def _event_marks(
@@ -153,12 +160,10 @@ def _said(event: Event, facts: Facts, words: Words) -> tuple[Sign, str, int | No
             assert_never(event)
 
 
-# --- what the witness adds -------------------------------------------------------------------------
+# --- what the witness adds ---------------------------------------------------------------------
 
 
-def _witness_marks(
-    witness: Witness, facts: Facts, clock: ClockText
-) -> Iterator[tuple[_Key, Mark]]:
+def _witness_marks(witness: Witness, facts: Facts, clock: ClockText) -> Iterator[tuple[_Key, Mark]]:
     answers = witness.answers
     keys = _answer_keys(answers, facts)
     if witness.noun == "round":
@@ -170,7 +175,7 @@ def _witness_marks(
 
 
 def _answer_keys(answers: tuple[PlacedAnswer, ...], facts: Facts) -> dict[int, _Key]:
-    """Where the answers are drawn: their instants in order, each after its calls and before its ends."""
+    """Where answers are drawn: their instants in order, each after its calls, before its ends."""
     keys: dict[int, _Key] = {}
     time_ns, position = 0, -1
     for answer in sorted(answers, key=lambda answer: answer.instant):
@@ -192,7 +197,7 @@ def _position(answer: PlacedAnswer, facts: Facts) -> int:
 
 
 def _failure_key(failure: PlacedFailure, keys: dict[int, _Key], facts: Facts) -> _Key:
-    """Directly before the answer that leaves the process out, or after the one that counts it in."""
+    """Directly before the answer that leaves the process out, or after one that counts it in."""
     number, order = (failure.before, 0) if failure.before is not None else (failure.after, 2)
     time_ns = failure.taken_ns
     if number is not None and keys[number][0] == time_ns:
@@ -204,11 +209,14 @@ def _failure_key(failure: PlacedFailure, keys: dict[int, _Key], facts: Facts) ->
 
 def _failure_mark(failure: PlacedFailure, facts: Facts, clock: ClockText) -> Mark:
     if failure.recorded_ns is None:
-        text = "counts as crashed from here on (no crash recorded)"
+        detail = "(none recorded)"
     else:
         end = facts.last[failure.process, failure.lifetime]
         word = "left" if isinstance(end, Leave) else "recorded"
-        text = f"crash taken here ({word} at {clock.at(failure.recorded_ns)})"
+        detail = f"({word} at {clock.at(failure.recorded_ns)})"
+    text = "crash taken here"
     if facts.is_outlived(failure.process, failure.lifetime, failure.taken_ns):
         text += f" (lifetime {failure.lifetime})"
-    return Mark(Sign.TAKEN, failure.taken_ns, text, failure.process, failure.lifetime)
+    return Mark(
+        Sign.TAKEN, failure.taken_ns, text, failure.process, failure.lifetime, detail=detail
+    )

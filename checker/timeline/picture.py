@@ -1,4 +1,4 @@
-"""From rows to lines of text."""
+"""The lines of the picture: which lanes, how wide, and what stands in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from checker.clock_text import ClockText
 from checker.history.history import History
 from checker.timeline.facts import Facts
 from checker.timeline.lane import Lane
-from checker.timeline.marks import Mark, Sign, marks_of
+from checker.timeline.marks import Mark, marks_of
 from checker.timeline.pen import ASCII, BOX, TONES, Pen, Tone
 from checker.timeline.rows import Row, near, rows_of
 from checker.timeline.words import Words
@@ -35,8 +35,8 @@ def timeline(
 
     Args:
       history: What to draw.
-      verdict: Its verdict. `Valid` adds the rounds, and the crashes that had to be moved, as rows of
-        their own; `Invalid` marks the operations of the anomaly. The explanation follows the picture.
+      verdict: Its verdict. `Valid` adds the rounds, and the crashes that had to be moved, as rows
+        of their own; `Invalid` marks the operations of the anomaly. The explanation follows.
       width: Columns to use. Lanes have a least width, so that one process needs about 30; if there
         is no room for all processes, those that matter to the verdict are shown.
       colour: Whether to add ANSI colours.
@@ -87,7 +87,7 @@ def timeline_lines(
         yield from _conclusion(verdict, words, width, pen)
 
 
-# --- lanes -----------------------------------------------------------------------------------------
+# --- lanes -------------------------------------------------------------------------------------
 
 
 def _lanes(
@@ -118,7 +118,7 @@ def _about_lanes(left_out: int, lack_of_room: bool) -> str:
     return f"({are} not shown: {why})"
 
 
-# --- lines -----------------------------------------------------------------------------------------
+# --- lines -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class _Layout:
         """Lanes as wide as the texts need, or as there is room for."""
         wanted = max(
             (
-                len(mark.text) + (4 if mark.is_accused else 2)
+                len(mark.text_and_detail) + (4 if mark.is_accused else 2)
                 for row in rows
                 for process, mark in row.marks.items()
                 if process is not None
@@ -170,6 +170,7 @@ def _body(
         row = rows[position]
         yield _line(row, lanes, layout, pen, clock)
         _pass(row, lanes)
+        yield from _detail_lines(row, lanes, layout, pen)
         done = position + 1
     yield from _gap(len(rows) - done, layout, pen)
 
@@ -187,9 +188,7 @@ def _gap(count: int, layout: _Layout, pen: Pen) -> Iterator[str]:
         yield pen.paint(f"{indent}{pen.symbols.gap} {text}", Tone.FAINT)
 
 
-def _line(
-    row: Row, lanes: Mapping[int, Lane], layout: _Layout, pen: Pen, clock: ClockText
-) -> str:
+def _line(row: Row, lanes: Mapping[int, Lane], layout: _Layout, pen: Pen, clock: ClockText) -> str:
     time = pen.paint(clock.at(row.time_ns).rjust(layout.time_width), Tone.FAINT)
     if row.rule is not None:
         return f"{time}{' ' * _GAP}{_rule(row.rule, layout, pen)}"
@@ -197,16 +196,42 @@ def _line(
     for process in layout.lanes:
         mark = row.marks.get(process)
         if mark is None:
-            line = pen.symbols.lines[lanes[process].line]
-            cells.append(pen.paint(line, Tone.FAINT) + " " * (layout.lane_width - 1))
+            cells.append(_idle_cell(lanes[process], "", layout.lane_width, pen))
         else:
             cells.append(_cell(mark, layout.lane_width, pen))
+    return _joined(time, cells)
+
+
+def _detail_lines(row: Row, lanes: Mapping[int, Lane], layout: _Layout, pen: Pen) -> Iterator[str]:
+    """A second line for what found no room beside a mark that stands alone."""
+    for process, mark in row.marks.items():
+        if process is not None and mark.detail and not _fits(mark, layout.lane_width):
+            details = {process: mark.detail}
+            cells = [
+                _idle_cell(lanes[lane], details.get(lane, ""), layout.lane_width, pen)
+                for lane in layout.lanes
+            ]
+            yield _joined(" " * layout.time_width, cells)
+
+
+def _joined(time: str, cells: Sequence[str]) -> str:
     return (time + " " * _GAP + (" " * _GAP).join(cells)).rstrip()
+
+
+def _fits(mark: Mark, width: int) -> bool:
+    return len(mark.text_and_detail) + 2 <= width
+
+
+def _idle_cell(lane: Lane, text: str, width: int, pen: Pen) -> str:
+    line = pen.symbols.lines[lane.line]
+    text = pen.cut(text, width - 2)
+    return pen.paint(line, Tone.FAINT) + " " + pen.paint(text.ljust(width - 2), Tone.FAINT)
 
 
 def _cell(mark: Mark, width: int, pen: Pen) -> str:
     room = width - 2 - (2 if mark.is_accused else 0)
-    text = pen.symbols.signs[mark.sign] + " " + pen.cut(mark.text, room)
+    text = mark.text_and_detail if _fits(mark, width) else mark.text
+    text = pen.symbols.signs[mark.sign] + " " + pen.cut(text, room)
     if mark.is_accused:
         text += f" {pen.symbols.accused}"
     tone = Tone.ACCUSED if mark.is_accused else TONES.get(mark.sign, Tone.PLAIN)

@@ -91,7 +91,7 @@ def _around(positions: Collection[int], count: int) -> set[int]:
 
 
 def _lives(rows: list[Row], first: int, last: int, processes: set[int]) -> set[int]:
-    """Rows of births and deaths: the latest ones before `first`, all until `last`, the next after."""
+    """Rows of births and deaths: the latest before `first`, all until `last`, the next after."""
     before: dict[tuple[int, Sign], int] = {}
     between: set[int] = set()
     after: dict[tuple[int, Sign], int] = {}

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from checker import LiveProcesses, check
 from coord_sim.cli.errors import CommandError
-from coord_sim.cli.exit_codes import BAD_INPUT, code_of
+from coord_sim.cli.exit_codes import BAD_INPUT, INTERRUPTED, code_of
 from coord_sim.cli.extras import require
 from coord_sim.cli.numbers import positive_int, positive_seconds
 from coord_sim.cli.verdict_text import verdict_lines
@@ -19,7 +19,7 @@ from jax_bridge.launcher import Job, model_service_command, real_service_command
 
 T = TypeVar("T")
 
-INTERRUPTED = 130
+
 
 EXAMPLES = """\
 examples:
