@@ -12,6 +12,7 @@ from checker.history import LIVE_PROCESSES, SHUTDOWN, Fail, Info, Ok, value_fiel
 from coord_sim.core.messages import (
     AliveTasks,
     Answer,
+    DeleteKeyValue,
     GetAliveTasks,
     GetKeyValue,
     InsertKeyValue,
@@ -41,6 +42,8 @@ def operation_of(request: Request) -> tuple[str, Mapping[str, object]] | None:
             return "key_value_get", {"key": request.key}
         case TryGetKeyValue():
             return "key_value_try_get", {"key": request.key}
+        case DeleteKeyValue():
+            return "key_value_delete", {"key": request.key}
         case WatchTasks():
             return "watch_tasks", {"version": request.version}
         case ShutdownTask():

@@ -52,9 +52,7 @@ class Explainer:
                     calls=[call],
                 )
             case NoSuchLifetime(call, process, incarnation):
-                named = (
-                    "" if incarnation is None else f" in incarnation {short(incarnation)}"
-                )
+                named = "" if incarnation is None else f" in incarnation {short(incarnation)}"
                 return self._anomaly(
                     "never-started",
                     f"{self._told(call)}, but process {process} never started{named} "
@@ -112,7 +110,10 @@ class Explainer:
             "counted-without-call",
             f"{self._told(call)}, which counts in {lifetime}, but that was not in the barrier: "
             f"{why}.",
-            details=[*details, "Rule: every process of a live set is in the barrier at one instant."],
+            details=[
+                *details,
+                "Rule: every process of a live set is in the barrier at one instant.",
+            ],
             calls=[call, *([ghost] if ghost else [])],
             lifetimes=[lifetime],
         )
@@ -266,8 +267,7 @@ class Explainer:
         points.add(start, act, "it was earlier")
         return self._anomaly(
             "outlives-successor",
-            f"{lifetime} was still served after its process had restarted as "
-            f"{successor}.",
+            f"{lifetime} was still served after its process had restarted as {successor}.",
             cycle=points.cycle(),
             lifetimes=[lifetime, successor],
             to_ns=sign.time_ns,

@@ -351,9 +351,7 @@ def set_window(answer: Answer, calls: Sequence[Call]) -> None:
     answer.lo_ns, answer.lo_call = lo_call.invoked_ns, lo_call
 
 
-def _without_common_instant(
-    told: Call, calls: Sequence[Call]
-) -> NoCommonInstant | None:
+def _without_common_instant(told: Call, calls: Sequence[Call]) -> NoCommonInstant | None:
     late = calls[0]
     for call in calls:
         if call.invoked_ns > late.invoked_ns:

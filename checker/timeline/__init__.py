@@ -6,6 +6,7 @@ A *mark* is one thing to show; a *row* holds the marks of one moment, at most on
 is pure: no terminal is asked for its width, and nothing is printed.
 """
 
+from checker.timeline.pen import CHARACTERS
 from checker.timeline.picture import timeline, timeline_lines
 
-__all__ = ["timeline", "timeline_lines"]
+__all__ = ["CHARACTERS", "timeline", "timeline_lines"]

@@ -82,6 +82,10 @@ TONES: Mapping[Sign, Tone] = {
 }
 
 
+CHARACTERS = "".join([*BOX.signs.values(), *BOX.lines.values(), *"─⋮◄…"])
+"""What an output must be able to show, or be drawn on in ASCII."""
+
+
 class Pen:
     """Writes symbols, and colours if wanted."""
 

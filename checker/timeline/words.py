@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Collection, Mapping
 
 from checker.history.events import Enter, Exit, Invoke, LiveSet, Ok
 from checker.live_processes.lifetimes import short
+from checker.printable import printable
 from checker.timeline.facts import Facts
 
 _VALUE_CHARS_MAX = 40
@@ -28,19 +28,7 @@ class Words:
 
     def clean(self, text: str) -> str:
         """The text with everything escaped that would move the cursor or take no single column."""
-        if text.isascii() and text.isprintable():
-            return text
-        if self._ascii_only:
-            text = text.replace("…", "...")
-        return "".join(char if self._is_plain(char) else _escaped(char) for char in text)
-
-    def _is_plain(self, char: str) -> bool:
-        if char.isascii():
-            return char.isprintable()
-        if self._ascii_only or not char.isprintable():
-            return False
-        is_mark = unicodedata.category(char).startswith("M")
-        return not is_mark and unicodedata.east_asian_width(char) not in "WF"
+        return printable(text, ascii_only=self._ascii_only, one_column=True)
 
     def incarnation(self, number: int) -> str:
         """Enough digits to tell it apart."""
@@ -140,7 +128,3 @@ def _in_braces(members: list[str]) -> str:
 
 def _is_live_set(result: Mapping[object, object]) -> bool:
     return bool(result) and isinstance(next(iter(result)), int)
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 from typing import Any
 
-from checker import History, Invalid, LiveProcesses, MalformedHistory, Verdict, check, read
-from checker.live_processes import DEFINITIONS, FAILURE_MODELS
+from checker import History, Invalid, LiveProcesses, MalformedHistory, Verdict
+from coord_sim.cli.errors import complain, problem_of
 from coord_sim.cli.exit_codes import BAD_INPUT, code_of, worst
-from coord_sim.cli.terminal import Progress
+from coord_sim.cli.reading import add_reading, published_verdict, read_and_check, spec_of
 from coord_sim.cli.verdict_text import verdict_lines
 
 EXAMPLES = """\
@@ -44,72 +43,54 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that choose definition and failure model."""
-    parser.add_argument("--definition", choices=DEFINITIONS, default="round")
-    parser.add_argument("--failures", choices=FAILURE_MODELS, default="suspicion")
-
-
 def run(options: argparse.Namespace) -> int:
     """Checks every file, whatever becomes of the others."""
-    spec = LiveProcesses(definition=options.definition, failures=options.failures)
-    progress = Progress("checking file", len(options.files))
+    spec = spec_of(options)
     codes = []
-    for number, path in enumerate(options.files, start=1):
-        progress.step(number)
+    for path in options.files:
         try:
-            history = read(path)
-            verdict = check(history, spec)
+            history, verdict = read_and_check(path, spec)
         except (MalformedHistory, OSError) as error:
-            progress.done()
             codes.append(_report_error(options, path, error))
-            continue
-        progress.done()
-        for note in history.notes:
-            print(f"coordlab: {path}: {note}", file=sys.stderr)
-        _report(options, path, history, verdict)
-        codes.append(code_of(verdict))
+        else:
+            _report(options, path, history, verdict, spec)
+            codes.append(code_of(verdict))
     return worst(codes)
 
 
-def _report(options: argparse.Namespace, path: str, history: History, verdict: Verdict) -> None:
+def _report(
+    options: argparse.Namespace, path: str, history: History, verdict: Verdict, spec: LiveProcesses
+) -> None:
     if options.json:
-        print(json.dumps(_fields(options, path, history, verdict)))
+        print(json.dumps(_fields(path, history, verdict, spec)))
         return
-    lines = verdict_lines(
-        path,
-        history,
-        verdict,
-        definition=options.definition,
-        failures=options.failures,
-        quiet=options.quiet,
-    )
-    for line in lines:
+    for line in verdict_lines(path, history, verdict, spec=spec, quiet=options.quiet):
         print(line)
 
 
 def _fields(
-    options: argparse.Namespace, path: str, history: History, verdict: Verdict
+    path: str, history: History, verdict: Verdict, spec: LiveProcesses
 ) -> dict[str, object]:
     fields: dict[str, object] = {
         "file": path,
         "verdict": verdict.word,
-        "definition": options.definition,
-        "failures": options.failures,
+        "definition": spec.definition,
+        "failures": spec.failures,
         "events": len(history.events),
         "explanation": verdict.explain(),
         "notes": list(history.notes),
+        "cannot_know": list(history.header.cannot_know),
     }
+    published = published_verdict(history, verdict, spec)
+    if published is not None:
+        fields["published"] = published.word
     if isinstance(verdict, Invalid):
         fields["anomaly"] = dataclasses.asdict(verdict.anomaly)
     return fields
 
 
-def _report_error(
-    options: argparse.Namespace, path: str, error: MalformedHistory | OSError
-) -> int:
-    text = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
+def _report_error(options: argparse.Namespace, path: str, error: MalformedHistory | OSError) -> int:
     if options.json:
-        print(json.dumps({"file": path, "error": text}))
-    print(f"coordlab: error: {text}", file=sys.stderr)
+        print(json.dumps({"file": path, "error": problem_of(error)}))
+    complain(problem_of(error))
     return BAD_INPUT

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 
 from checker import MalformedHistory
 from coord_sim.cli import check, demo, run, serve, show, simulate
-from coord_sim.cli.errors import CommandError
+from coord_sim.cli.errors import CommandError, complain, problem_of
 from coord_sim.cli.exit_codes import BAD_INPUT, INTERRUPTED
 
 _SUBCOMMANDS = (demo, check, show, simulate, serve, run)
@@ -29,27 +29,25 @@ Every subcommand has examples of its own: coordlab SUBCOMMAND --help.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns its exit code."""
     options = _parser().parse_args(arguments)
+    return exit_code_of(lambda: int(options.run(options)))
+
+
+def exit_code_of(run: Callable[[], int]) -> int:
+    """Runs a command; what stops it becomes an exit code and at most one line."""
     try:
-        code = options.run(options)
+        code = run()
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has enough; Python must not complain about that at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BAD_INPUT
-    except (CommandError, MalformedHistory) as error:
-        return _complain(str(error))
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        return _complain(f"{place}{error.strerror or error}")
+    except (CommandError, MalformedHistory, OSError) as error:
+        complain(problem_of(error))
+        return BAD_INPUT
     except KeyboardInterrupt:
         print("coordlab: interrupted", file=sys.stderr)
         return INTERRUPTED
-    return int(code)
-
-
-def _complain(problem: str) -> int:
-    print(f"coordlab: error: {problem}", file=sys.stderr)
-    return BAD_INPUT
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
-from checker import LiveProcesses, check, read
-from checker.timeline import timeline
+from checker.timeline import timeline_lines
 from coord_sim.cli import terminal
-from coord_sim.cli.check import add_reading
 from coord_sim.cli.numbers import positive_int
+from coord_sim.cli.reading import add_reading, read_and_check, spec_of
 
 EXAMPLES = """\
 examples:
@@ -40,12 +38,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draws; 0."""
-    history = read(options.file)
-    for note in history.notes:
-        print(f"coordlab: {options.file}: {note}", file=sys.stderr)
-    spec = LiveProcesses(definition=options.definition, failures=options.failures)
-    verdict = check(history, spec)
-    picture = timeline(
+    history, verdict = read_and_check(options.file, spec_of(options))
+    lines = timeline_lines(
         history,
         verdict,
         width=options.width or terminal.width(),
@@ -53,5 +47,6 @@ def run(options: argparse.Namespace) -> int:
         focus=options.focus,
         ascii_only=options.ascii or terminal.ascii_only(),
     )
-    print(picture)
+    for line in lines:
+        print(line)
     return 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checker import History, LiveProcesses, Valid, Verdict, check
-from checker.live_processes import FailureModel
+from checker import History, LiveProcesses, Verdict
+from coord_sim.cli.reading import published_verdict
+from coord_sim.cli.terminal import plain
 
 
 def verdict_lines(
@@ -13,23 +14,29 @@ def verdict_lines(
     history: History,
     verdict: Verdict,
     *,
-    definition: str = "round",
-    failures: FailureModel = "suspicion",
+    spec: LiveProcesses | None = None,
     quiet: bool = False,
 ) -> Iterator[str]:
     """The verdict in one line, and what explains it, indented.
 
-    Where the round reading does not hold, the line says whether the published one does; if it holds,
-    so does the published one.
+    Where the round reading does not hold, the line says whether the published one does; if it
+    holds, so does the published one.
+
+    Args:
+      name: What was checked: a file, a seed.
+      history: The history.
+      verdict: Its verdict under `spec`.
+      spec: The default one if left out.
+      quiet: Whether to leave out the explanation.
     """
-    line = f"{name}: {verdict.word}"
-    if definition == "round" and not isinstance(verdict, Valid):
-        published = check(history, LiveProcesses(definition="published", failures=failures))
+    line = f"{plain(name)}: {verdict.word}"
+    published = published_verdict(history, verdict, spec or LiveProcesses())
+    if published is not None and published is not verdict:
         line += f" (published: {published.word})"
     yield line
     if quiet:
         return
-    for sentence in verdict.explain().split("\n"):
-        yield f"  {sentence}"
+    for sentence in verdict.explain().splitlines():
+        yield f"  {plain(sentence)}"
     for gap in history.header.cannot_know:
-        yield f"  The recorder cannot know {gap}."
+        yield f"  The recorder cannot know {plain(gap)}."

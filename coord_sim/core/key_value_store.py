@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from coord_sim.core.effects import Reply
 from coord_sim.core.identifiers import CallId
-from coord_sim.core.messages import Done, GetKeyValue, InsertKeyValue, KeyValue, TryGetKeyValue
+from coord_sim.core.messages import (
+    DeleteKeyValue,
+    Done,
+    GetKeyValue,
+    InsertKeyValue,
+    KeyValue,
+    TryGetKeyValue,
+)
 from coord_sim.core.status import Code, Status
 
 
@@ -57,6 +64,19 @@ class KeyValueStore:
             message = f"Config key {request.key} not found."
             return [Reply(call, Status(code=Code.NOT_FOUND, message=message))]
         return [Reply(call, KeyValue(key=request.key, value=value))]
+
+    def delete(self, call: CallId, request: DeleteKeyValue) -> list[Reply]:
+        """Removes a key and all keys under it. Who waits for one of them goes on waiting.
+
+        The wire's `is_directory` makes no difference, and deleting the root removes only the empty key.
+        """
+        key = normalise(request.key)
+        self._values.pop(key, None)
+        if key:
+            prefix = f"{key}/"
+            for other in [other for other in self._values if other.startswith(prefix)]:
+                del self._values[other]
+        return [Reply(call, Done())]
 
     def hang_up(self, call: CallId) -> None:
         """Forgets a waiting call whose client has gone."""

@@ -137,6 +137,14 @@ class TryGetKeyValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteKeyValue:
+    """Removes a key and everything under it; a missing key is fine."""
+
+    caller: Caller
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValue:
     """A value, with the key as the caller wrote it."""
 
@@ -165,7 +173,7 @@ class AliveTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """An empty answer: of InsertKeyValue and ShutdownTask."""
+    """An empty answer: of InsertKeyValue, DeleteKeyValue and ShutdownTask."""
 
 
 Request: TypeAlias = (
@@ -177,6 +185,7 @@ Request: TypeAlias = (
     | InsertKeyValue
     | GetKeyValue
     | TryGetKeyValue
+    | DeleteKeyValue
     | GetAliveTasks
 )
 Answer: TypeAlias = (

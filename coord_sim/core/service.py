@@ -21,6 +21,7 @@ from coord_sim.core.live_rounds import LiveRounds
 from coord_sim.core.membership import NEVER, Membership, Task
 from coord_sim.core.messages import (
     Answer,
+    DeleteKeyValue,
     Done,
     GetAliveTasks,
     GetKeyValue,
@@ -169,6 +170,8 @@ class CoordinationService:
                 self._replies += self._store.get(call, request)
             case TryGetKeyValue():
                 self._replies += self._store.try_get(call, request)
+            case DeleteKeyValue():
+                self._replies += self._store.delete(call, request)
             case GetAliveTasks():
                 self._replies += self._rounds.enter(call, request)
             case RegisterTask():

@@ -10,6 +10,7 @@ from coord_sim.core.identifiers import Incarnation, TaskId
 from coord_sim.core.messages import (
     AliveTasks,
     Caller,
+    DeleteKeyValue,
     GetAliveTasks,
     GetKeyValue,
     Heartbeat,
@@ -132,6 +133,10 @@ def _try_got(answer: KeyValue) -> pb.TryGetKeyValueResponse:
     return pb.TryGetKeyValueResponse(kv=pb.KeyValueEntry(key=answer.key, value=answer.value))
 
 
+def _delete(message: pb.DeleteKeyValueRequest) -> Request:
+    return DeleteKeyValue(caller=_caller(message), key=message.key)
+
+
 def _alive(message: pb.GetAliveTasksRequest) -> Request:
     return GetAliveTasks(
         caller=_caller(message),
@@ -158,6 +163,9 @@ METHODS = (
     ),
     Method("GetKeyValue", pb.GetKeyValueRequest, _get, _got),
     Method("TryGetKeyValue", pb.TryGetKeyValueRequest, _try_get, _try_got),
+    Method(
+        "DeleteKeyValue", pb.DeleteKeyValueRequest, _delete, lambda _: pb.DeleteKeyValueResponse()
+    ),
     Method("GetAliveTasks", pb.GetAliveTasksRequest, _alive, _alive_tasks),
 )
 

@@ -15,6 +15,7 @@ from coord_sim.core.messages import (
     AliveTasks,
     Answer,
     Caller,
+    DeleteKeyValue,
     GetAliveTasks,
     GetKeyValue,
     InsertKeyValue,
@@ -116,6 +117,10 @@ class Client:
         answer = await self._call(TryGetKeyValue(caller=self._caller, key=key))
         assert isinstance(answer, KeyValue)
         return answer.value.decode()
+
+    async def key_value_delete(self, key: str) -> None:
+        """Removes a key and everything under it."""
+        await self._call(DeleteKeyValue(caller=self._caller, key=key))
 
     async def shutdown(self) -> None:
         """Leaves the job."""

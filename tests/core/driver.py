@@ -11,6 +11,7 @@ from coord_sim.core.messages import (
     AliveTasks,
     Answer,
     Caller,
+    DeleteKeyValue,
     GetAliveTasks,
     GetKeyValue,
     Heartbeat,
@@ -142,6 +143,9 @@ class Driver:
 
     def try_get(self, key: str, *, who: int = 100) -> CallId:
         return self.ask(TryGetKeyValue(caller=Caller(Incarnation(who), SERVICE), key=key))
+
+    def delete(self, key: str, *, who: int = 100) -> CallId:
+        return self.ask(DeleteKeyValue(caller=Caller(Incarnation(who), SERVICE), key=key))
 
     def watch(self, version: int = -1) -> CallId:
         return self.ask(WatchTasks(caller=Caller(Incarnation(100), SERVICE), version=version))

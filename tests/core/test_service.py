@@ -180,6 +180,28 @@ def test_16_keys_are_normalised_and_echoed_as_sent() -> None:
     assert value(job, job.try_get("//a///b")) == ("//a///b", b"2")
 
 
+def test_18_a_delete_takes_everything_under_the_key_and_the_root_takes_only_the_empty_key() -> None:
+    job = Driver()
+    job.register_all()
+    for key in ("a", "a/b", "a/b/c", "a/bb", "a!x"):
+        job.insert(key, b"v")
+    assert job.code(job.delete("a/b")) is job.code(job.delete("missing")) is Code.OK
+    job.delete("")
+    left = {key: job.code(job.try_get(key)) for key in ("a", "a/b", "a/b/c", "a/bb", "a!x")}
+    gone = {"a/b", "a/b/c"}
+    assert left == {key: Code.NOT_FOUND if key in gone else Code.OK for key in left}
+
+
+def test_19_a_deleted_key_is_still_waited_for() -> None:
+    job = Driver()
+    job.register_all()
+    waiting = job.get("w")
+    job.delete("w")
+    assert job.pending(waiting)
+    job.insert("w", b"x")
+    assert value(job, waiting) == ("w", b"x")
+
+
 def test_19_a_get_waits_for_its_key() -> None:
     job = Driver()
     job.register_all()

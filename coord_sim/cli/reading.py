@@ -1,0 +1,74 @@
+"""Reading a history and the options that say how to judge it, the same for every subcommand."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+
+from checker import History, LiveProcesses, MalformedHistory, Verdict, check, read
+from checker.live_processes import DEFINITIONS, FAILURE_MODELS
+from checker.printable import printable
+from coord_sim.cli.numbers import positive_int
+from coord_sim.cli.terminal import Progress
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that choose the specification."""
+    default = LiveProcesses()
+    parser.add_argument(
+        "--definition",
+        choices=DEFINITIONS,
+        default=default.definition,
+        help="one instant per round, or one per answer as in the JAX guide (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--failures",
+        choices=FAILURE_MODELS,
+        default=default.failures,
+        help="whether a process may be declared dead while it lives (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--matchings-max",
+        type=positive_int,
+        default=default.matchings_max,
+        metavar="N",
+        help="ways to read an ambiguous history before giving up (default: %(default)s)",
+    )
+
+
+def spec_of(options: argparse.Namespace) -> LiveProcesses:
+    """The specification that the options choose."""
+    return LiveProcesses(
+        definition=options.definition,
+        failures=options.failures,
+        matchings_max=options.matchings_max,
+    )
+
+
+def read_and_check(path: str, spec: LiveProcesses) -> tuple[History, Verdict]:
+    """Reads and checks one file; progress and the reader's notes go to standard error.
+
+    Raises:
+      MalformedHistory: naming the file.
+      OSError: the file cannot be read.
+    """
+    with Progress(f"reading {printable(path)}, event") as progress:
+        history = read(path, report=progress.step)
+        progress.say(f"checking {printable(path)} ({len(history.events):,} events)")
+        try:
+            verdict = check(history, spec)
+        except MalformedHistory as error:
+            raise MalformedHistory(error.problem, path=path, field=error.field) from None
+    for note in history.notes:
+        print(f"coordlab: {printable(path)}: {note}", file=sys.stderr)
+    return history, verdict
+
+
+def published_verdict(history: History, verdict: Verdict, spec: LiveProcesses) -> Verdict | None:
+    """What the published reading says about a history that was checked by rounds, else None."""
+    if spec.definition != "round":
+        return None
+    if verdict.word == "valid":
+        return verdict  # The instants of the rounds are instants of their answers.
+    return check(history, replace(spec, definition="published"))

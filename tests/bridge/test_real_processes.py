@@ -1,0 +1,254 @@
+"""Real JAX processes on our service and on the C++ one, really killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from checker import Invalid, Valid, check, read
+from checker.history import Crash, Enter, Exit, History, Leave, Ok, Start, WellFormed
+from jax_bridge import workloads
+from jax_bridge.conditions import parse_kill, parse_restart
+from jax_bridge.launcher import (
+    Job,
+    JobResult,
+    model_service_command,
+    real_service_command,
+    run_job,
+)
+
+pytestmark = pytest.mark.jax
+
+WORKLOADS = Path(workloads.__file__).parent
+
+
+def run(
+    out: Path,
+    script: Path,
+    *,
+    arguments: tuple[str, ...] = ("{process}", "{processes}", "{address}"),
+    service: str = "model",
+    semantics: str = "shipped",
+    processes: int = 3,
+    kills: tuple[str, ...] = (),
+    restarts: tuple[str, ...] = (),
+) -> JobResult:
+    if service == "model":
+        command = model_service_command(
+            processes, heartbeat_timeout_s=2.0, recoverable=True, semantics=semantics
+        )
+    else:
+        command = real_service_command(processes, heartbeat_timeout_s=2.0, recoverable=True)
+    job = Job(
+        script=script,
+        arguments=arguments,
+        processes=processes,
+        service_command=command,
+        service=service,
+        out=out,
+        kills=tuple(parse_kill(kill) for kill in kills),
+        restarts=tuple(parse_restart(restart) for restart in restarts),
+        timeout_s=100.0,
+    )
+    result = run_job(job, print)
+    rules = WellFormed(result.history.header)
+    for event in result.history.events:
+        rules.accept(event)
+    assert read(out).events == list(result.history.events), "what was saved is what was returned"
+    return result
+
+
+def live_sets_of(history: History, process: int) -> list[tuple[int, ...]]:
+    """The live sets of a process's blocks, repetitions left out."""
+    sets: list[tuple[int, ...]] = []
+    for event in history.events:
+        if isinstance(event, Enter) and event.process == process:
+            live = tuple(sorted(event.live))
+            if not sets or sets[-1] != live:
+                sets.append(live)
+    return sets
+
+
+@pytest.mark.parametrize("victim", [1, 0])
+def test_unmodified_jax_processes_survive_a_kill_on_our_service_and_the_victim_comes_back(
+    tmp_path: Path, victim: int
+) -> None:
+    """Process 0 is no exception: its own service idles, so that its death is one of many."""
+    result = run(
+        tmp_path / "run.jsonl",
+        WORKLOADS / "live_sum.py",
+        arguments=("{process}", "{processes}", "{address}", "24", "2"),
+        kills=(f"{victim}@in:block#3",),
+        restarts=(f"{victim}@+3.5",),
+    )
+    history = result.history
+    assert result.unplanned == ()
+    assert isinstance(check(history), Valid)
+    starts = [e for e in history.events if isinstance(e, Start) and e.process == victim]
+    assert [start.lifetime for start in starts] == [0, 1]
+    assert None not in {start.incarnation for start in starts}
+    assert starts[0].incarnation != starts[1].incarnation
+    survivors = [process for process in range(3) if process != victim]
+    everybody = (0, 1, 2)
+    for survivor in survivors:
+        assert live_sets_of(history, survivor)[:3] == [everybody, tuple(survivors), everybody]
+    failed = {
+        (e.process, e.failed)
+        for e in history.events
+        if isinstance(e, Exit) and e.outcome == "failed"
+    }
+    assert {(survivor, (victim,)) for survivor in survivors} <= failed
+    # The sums after the come-back are right too: no block with all three failed any more.
+    outcomes = [
+        e.outcome for e in history.events if isinstance(e, Exit) and e.process == survivors[0]
+    ]
+    assert outcomes[-1] == "completed"
+    assert outcomes.count("failed") + outcomes.count("raised") == 1
+    (crash,) = [e for e in history.events if isinstance(e, Crash)]
+    assert crash.since_ns is not None
+    assert crash.since_ns <= crash.time_ns
+    assert crash.cause == "SIGKILL inside block #3"
+
+
+@pytest.mark.parametrize(
+    ("service", "semantics", "expected"),
+    [("real", "shipped", Invalid), ("model", "shipped", Invalid), ("model", "published", Valid)],
+)
+def test_the_ghost_entry_shows_on_the_real_service_and_ours_unless_it_is_as_published(
+    tmp_path: Path, service: str, semantics: str, expected: type
+) -> None:
+    result = run(
+        tmp_path / "ghost.jsonl",
+        WORKLOADS / "ghost_entry.py",
+        service=service,
+        semantics=semantics,
+        kills=("2@in:live_processes#1",),
+        restarts=("2@+0",),
+    )
+    assert result.unplanned == ()
+    verdict = check(result.history)
+    assert isinstance(verdict, expected), verdict.explain()
+    if isinstance(verdict, Invalid):
+        assert "ghost entry" in verdict.explain()
+        assert verdict.anomaly.processes == (0, 1, 2)
+
+
+def test_a_history_recorded_by_the_server_has_the_same_verdict_and_says_what_it_cannot_know(
+    tmp_path: Path,
+) -> None:
+    recorded = tmp_path / "server.jsonl"
+    command = model_service_command(
+        3, heartbeat_timeout_s=2.0, recoverable=True, semantics="shipped"
+    )
+    job = Job(
+        script=WORKLOADS / "ghost_entry.py",
+        arguments=("{process}", "{processes}", "{address}"),
+        processes=3,
+        service_command=(*command, "--record", str(recorded)),
+        service="model",
+        out=tmp_path / "ghost.jsonl",
+        kills=(parse_kill("2@in:live_processes#1"),),
+        restarts=(parse_restart("2@+0"),),
+    )
+    run_job(job, print)
+    history = read(recorded)
+    assert history.header.source == "server"
+    assert history.header.cannot_know
+    assert isinstance(check(history), Invalid)
+
+
+SCRIPTS = {
+    "raises": "import sys; sys.exit('a bug of its own')",
+    "leaves": "pass",
+    "keeps": (
+        "import sys\n"
+        "from jax_bridge import compat\n"
+        "client = compat.new_client(sys.argv[3], int(sys.argv[1]), heartbeat_timeout_s=2,"
+        " init_timeout_s=30)\n"
+        "client.connect()\n"
+        "client.key_value_set(f'here/{sys.argv[1]}', 'yes')\n"
+        "client.key_value_set_bytes('raw/' + sys.argv[1], b'\\xff\\x00')\n"
+        "client.blocking_key_value_get('never', 60_000)\n"
+    ),
+}
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    def write(name: str) -> Path:
+        path = tmp_path / f"{name}.py"
+        path.write_text(SCRIPTS[name])
+        return path
+
+    yield write
+
+
+def test_a_process_that_dies_by_itself_is_reported_with_its_log(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    result = run(tmp_path / "run.jsonl", script("raises"), processes=1)
+    (sentence,) = result.unplanned
+    assert "process 0 died by itself (exit code 1)" in sentence
+    log = tmp_path / "run.logs" / "process-0-0.log"
+    assert str(log) in sentence
+    assert "a bug of its own" in log.read_text()
+    assert [type(e) for e in result.history.events] == [Crash]
+
+
+def test_a_kill_that_is_never_reached_is_reported(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    result = run(
+        tmp_path / "run.jsonl", script("leaves"), processes=1, kills=("0@in:live_processes#1",)
+    )
+    (sentence,) = result.unplanned
+    assert "never reached" in sentence
+    assert [type(e) for e in result.history.events] == [Leave]
+
+
+def test_a_kill_by_time_keeps_all_that_was_recorded(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    result = run(tmp_path / "run.jsonl", script("keeps"), processes=1, kills=("0@4",))
+    assert result.unplanned == ()
+    acknowledged = [e.id for e in result.history.events if isinstance(e, Ok)]
+    assert acknowledged == [0, 1]
+    assert isinstance(result.history.events[-1], Crash)
+
+
+def test_ctrl_c_ends_all_children_and_keeps_the_history(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    out = tmp_path / "run.jsonl"
+    command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--processes", "2"]
+    command += ["--out", str(out), str(script("keeps")), "{process}", "{processes}", "{address}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        folder = tmp_path / "run.jsonl.parts"
+        parts = [folder / f"process-{p}-0.jsonl" for p in (0, 1)]
+        deadline = time.monotonic() + 60
+        while not all(p.exists() and '"raw/' in p.read_text() for p in parts):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        pids = [
+            int(line.partition("(pid ")[2].partition(")")[0])
+            for line in (launcher.stdout.readline() for _ in range(3))
+            if "(pid " in line
+        ]
+        launcher.send_signal(signal.SIGINT)
+        output = launcher.stdout.read()
+        assert launcher.wait(timeout=60) == 130, output
+    assert len(pids) == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    history = read(out)
+    assert {e.process for e in history.events if isinstance(e, Crash)} == {0, 1}
+    assert {e.process for e in history.events if isinstance(e, Start)} == {0, 1}
