@@ -53,6 +53,7 @@ class CoordinationServer:
         self._waiting: dict[CallId, asyncio.Future[Answer]] = {}
         self._calls = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
 
     @property
     def incarnation(self) -> int:
@@ -96,6 +97,7 @@ class CoordinationServer:
         """Answers all waiting calls with UNAVAILABLE and closes; no client is left hanging."""
         if self._timer is not None:
             self._timer.cancel()
+        self._stopping = True
         self._carry_out(self._core.stop())
         if self._server is not None:
             await self._server.stop(_STOP_GRACE_S)
@@ -119,6 +121,8 @@ class CoordinationServer:
             if self._recorder is not None:
                 self._recorder.request(call, request)
             self._carry_out(self._core.handle(call, request, time.monotonic_ns()))
+            if self._stopping:
+                self._carry_out(self._core.stop())  # It would wait for nothing.
             try:
                 answer = await reply
             except asyncio.CancelledError:
