@@ -52,7 +52,8 @@ def parse_object(line: str) -> Object:
     try:
         value = _DECODER.decode(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{error.msg} at column {error.pos + 1}") from None
+        column = min(error.pos, len(line.rstrip())) + 1
+        raise ValueError(f"{error.msg} at column {column}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except _NotJsonError as error:
