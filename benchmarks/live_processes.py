@@ -98,16 +98,16 @@ def valid_history(events_total: int, processes: int, seed: int = 1) -> History:
             callers.remove(victim)
         counted_in = callers if victim is None or rng.random() < 0.5 else [*callers, victim]
         answer = {process: incarnation[process] for process in counted_in}
-        for process in callers:
-            events.append(
-                Ok(
-                    time_ns=tick(),
-                    process=process,
-                    lifetime=lifetime[process],
-                    id=calls[process],
-                    result=answer,
-                )
+        events.extend(
+            Ok(
+                time_ns=tick(),
+                process=process,
+                lifetime=lifetime[process],
+                id=calls[process],
+                result=answer,
             )
+            for process in callers
+        )
     header = Header(source="simulator", clock="virtual", participants=tuple(range(processes)))
     return History(header, events)
 
@@ -156,7 +156,7 @@ def main() -> None:
         events = len(history.events)
 
         def row(what: str, work: Callable[[], object], *, memory: bool) -> None:
-            median, longest = seconds(work, options.repeats)  # noqa: B023 - used at once
+            median, longest = seconds(work, options.repeats)
             per_event = f"{peak_bytes(work) / events:.0f}" if memory else "-"  # noqa: B023
             print(
                 f"{what:<28}{events:>10}{median:>10.2f}{longest:>8.2f}"  # noqa: B023

@@ -63,7 +63,7 @@ class AnswerTexts:
         match answer:
             case AliveTasks():
                 if self._latest is None or self._latest[0] is not answer:
-                    live: dict[int, int | None] = {task: inc for task, inc in answer.alive}
+                    live: dict[int, int | None] = dict(answer.alive)
                     self._latest = (answer, live)
                 return self._latest[1]
             case KeyValue():
@@ -87,9 +87,7 @@ def response(
     """The event that ends an operation: an error's code says whether it surely had no effect."""
     if not isinstance(answer, Status):
         result = texts.result_of(answer)
-        return Ok(
-            time_ns=time_ns, process=process, lifetime=lifetime, id=operation, result=result
-        )
+        return Ok(time_ns=time_ns, process=process, lifetime=lifetime, id=operation, result=result)
     kind = Fail if answer.code.definite else Info
     return kind(
         time_ns=time_ns,

@@ -65,9 +65,7 @@ class Schedule:
         if fault.at_s < 0:
             raise ScheduleError(f"{fault} is before the run begins")
         if isinstance(fault, Restart) and not any(
-            isinstance(other, Crash)
-            and other.process == fault.process
-            and other.at_s <= fault.at_s
+            isinstance(other, Crash) and other.process == fault.process and other.at_s <= fault.at_s
             for other in self.faults
         ):
             raise ScheduleError(

@@ -145,7 +145,7 @@ class ProcessRecorder:
                     lifetime=self.lifetime,
                     id=number,
                     code=name,
-                    message=text.split("\n")[0][:500],
+                    message=text.split("\n", maxsplit=1)[0][:500],
                 )
             )
 
@@ -214,13 +214,21 @@ def install(recorder: ProcessRecorder) -> None:
     client_class.connect = recorded_connect
     for name, (operation, arguments, result_of) in _METHODS.items():
         method = getattr(client_class, name)
-        recorded = _recorded(recorder, method, operation, arguments, result_of, probe)
+        recorded = _recorded(
+            recorder,
+            method,
+            operation=operation,
+            arguments=arguments,
+            result_of=result_of,
+            probe=probe,
+        )
         setattr(client_class, name, recorded)
 
 
 def _recorded(
     recorder: ProcessRecorder,
     method: Callable[..., Any],
+    *,
     operation: str,
     arguments: Arguments,
     result_of: Callable[[Any], object],
@@ -295,7 +303,7 @@ def _install_blocks(recorder: ProcessRecorder) -> None:
 def _recorded_exit(recorder: ProcessRecorder, block: int) -> Iterator[None]:
     try:
         yield
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - recorded and raised again
         failed = compat.failed_processes(error)
         text = f"{type(error).__name__}: {error}".split("\n")[0]
         recorder.exit(block, "raised" if failed is None else "failed", failed or (), text)

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def client_class() -> Any:
-    """jaxlib's client class; its methods can be replaced, and C++ takes its instances only."""
+    """Jaxlib's client class; its methods can be replaced, and C++ takes its instances only."""
     from jaxlib import _jax
 
     return _jax.DistributedRuntimeClient

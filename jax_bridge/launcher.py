@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -297,10 +298,8 @@ class _Launcher:
     def _end_all(self, cause: str) -> None:
         for running in list(self._running.values()):
             since_ns = time.monotonic_ns()
-            try:
+            with contextlib.suppress(ProcessLookupError):  # It may end in this moment.
                 os.killpg(running.popen.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # It ended in this moment.
             running.popen.wait()
             self._reaped(running, since_ns, cause)
 
@@ -350,4 +349,3 @@ def real_service_command(
     command = [sys.executable, "-m", "jax_bridge.real_service", "--processes", str(processes)]
     command += ["--heartbeat-timeout", str(max(1, round(heartbeat_timeout_s)))]
     return (*command, "--recoverable") if recoverable else tuple(command)
-

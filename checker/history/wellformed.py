@@ -37,7 +37,8 @@ class WellFormed:
         self._blocks: set[tuple[int, int, int]] = set()
         self._incarnation_of: dict[tuple[int, int], int] = {}
         self._lifetime_of: dict[tuple[int, int], int] = {}
-        self._checked_answers: dict[int, object] = {}
+        self._checked_answer: object = self
+        """The latest good answer, which the next event often shares. No answer is `self`."""
 
     def accept(self, event: Event) -> None:
         """Checks one event.
@@ -173,7 +174,7 @@ class WellFormed:
             self._answer(event.result, "result")
 
     def _answer(self, answer: object, field: str) -> None:
-        if self._checked_answers.get(id(answer)) is answer:
+        if answer is self._checked_answer:
             return
         if not isinstance(answer, dict):
             raise MalformedHistory(
@@ -186,7 +187,7 @@ class WellFormed:
                     "participants; add it there",
                     field=field,
                 )
-        self._checked_answers = {id(answer): answer}
+        self._checked_answer = answer
 
     def _block(self, event: Enter | Exit) -> None:
         block = (event.process, event.lifetime, event.block)

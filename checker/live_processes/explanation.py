@@ -33,6 +33,13 @@ def live_set_text(live: LiveSet) -> str:
     return "{" + ", ".join(str(process) for process in sorted(live)) + "}"
 
 
+RULE_OF_MEMBERS = "Rule: every process of a live set is in the barrier at one instant."
+RULE_OF_AGREEMENT = (
+    "Rule: all processes of a round are told the same live set; else their programs part ways."
+)
+RULE_OF_ABSENT = "Rule: whoever is left out of a live set is dead at that instant."
+
+
 class Explainer:
     """Explains contradictions of one history."""
 
@@ -69,10 +76,7 @@ class Explainer:
                     f"{self._told(call)}, and that round needs a call of {other.lifetime}; its "
                     f"first call without a round (operation {other.id}) was told "
                     f"{live_set_text(other.answer)} instead.",
-                    details=[
-                        "Two processes of one round hold different live sets, so their programs "
-                        "would go different ways."
-                    ],
+                    details=[RULE_OF_AGREEMENT],
                     calls=[call, other],
                 )
             case NoCommonInstant():
@@ -112,7 +116,7 @@ class Explainer:
             f"{why}.",
             details=[
                 *details,
-                "Rule: every process of a live set is in the barrier at one instant.",
+                RULE_OF_MEMBERS,
             ],
             calls=[call, *([ghost] if ghost else [])],
             lifetimes=[lifetime],
@@ -153,7 +157,7 @@ class Explainer:
             "no-common-instant",
             f"{self._told(told)}, but there is no instant at which all of these were in the "
             "barrier.",
-            details=details,
+            details=[*details, RULE_OF_MEMBERS],
             cycle=points.cycle(),
             calls=[told, first, late, *([ghost] if ghost else [])],
             lifetimes=[restarted] if restarted else [],
@@ -188,9 +192,7 @@ class Explainer:
         return self._anomaly(
             "left-out-while-alive" if isinstance(left_out, Lifetime) else "no-common-instant",
             summary,
-            details=["Rule: whoever is left out of a live set is dead at that instant."]
-            if isinstance(left_out, Lifetime)
-            else (),
+            details=[RULE_OF_ABSENT] if isinstance(left_out, Lifetime) else (),
             cycle=points.cycle(),
             calls=calls,
             lifetimes=lifetimes,
@@ -250,7 +252,7 @@ class Explainer:
             "counted-without-call",
             f"{self._told(call)}, which counts in {lifetime}, but that was in no call of "
             "live_processes when the answer could hold.",
-            details=details,
+            details=[*details, RULE_OF_MEMBERS],
             calls=[call],
             lifetimes=[lifetime],
         )

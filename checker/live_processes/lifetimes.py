@@ -159,7 +159,7 @@ class Lifetimes:
             return [lifetime] if lifetime.start is not None else []
         return [lifetime for lifetime in started if lifetime.incarnation is None]
 
-    def _read(self, history: History) -> None:
+    def _read(self, history: History) -> None:  # noqa: PLR0915 - one loop, for speed
         # The hot loop of the checker: most events are calls of live_processes and their answers.
         at: dict[tuple[int, int], Lifetime] = {}
         current: dict[int, Lifetime] = {}
@@ -215,7 +215,7 @@ class Lifetimes:
                     lifetime.last_event = event
                 answered.open = False
                 answered.answered_ns = event.time_ns + event.uncertainty_ns
-                answered.answer = answer = cast(LiveSet, event.result)
+                answered.answer = answer = cast("LiveSet", event.result)
                 self.completed.append(answered)
                 if lifetime.incarnation is None:
                     lifetime.incarnation = answer.get(event.process)
@@ -269,13 +269,9 @@ class Lifetimes:
         group = self._group_of.get(participants)
         if group is None:
             members = frozenset(participants)
-            for group, known in enumerate(self.groups):
-                if known == members:
-                    break
-            else:
-                group = len(self.groups)
+            if members not in self.groups:
                 self.groups.append(members)
-            self._group_of[participants] = group
+            group = self._group_of[participants] = self.groups.index(members)
         return group
 
 

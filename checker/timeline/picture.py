@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ LANE_WIDTH_MIN = 14
 """Narrower lanes are not readable: rather than that, fewer processes are shown."""
 
 _GAP = 2
+_TEXT_WIDTH_MIN = 40
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_SECONDS = re.compile(r"(?<=\d) s\b")
 
 
 def timeline(
@@ -249,10 +253,11 @@ def _conclusion(verdict: Verdict, words: Words, width: int, pen: Pen) -> Iterato
     yield pen.paint(verdict.word, Tone.ACCUSED if isinstance(verdict, Invalid) else Tone.PLAIN)
     for line in verdict.explain().splitlines():
         indent = "  " + line[: len(line) - len(line.lstrip())]
-        yield from textwrap.wrap(
-            words.clean(line.strip()),
-            max(width, 40),
+        wrapped = textwrap.wrap(
+            _SECONDS.sub(f"{_NO_BREAK}s", words.clean(line.strip())),
+            max(width, _TEXT_WIDTH_MIN),
             initial_indent=indent,
             subsequent_indent=indent + "  ",
             break_on_hyphens=False,
         )
+        yield from (part.replace(_NO_BREAK, " ") for part in wrapped)

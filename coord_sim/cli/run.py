@@ -20,7 +20,6 @@ from jax_bridge.launcher import Job, model_service_command, real_service_command
 T = TypeVar("T")
 
 
-
 EXAMPLES = """\
 examples:
   coordlab run --processes 3 --service model --kill 1@in:block#4 --restart 1@+5 --out run.jsonl \\

@@ -45,7 +45,11 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--port", type=int, default=0, metavar="P", help="0: a free one (default)")
     parser.add_argument("--recoverable", action="store_true", help="tasks may die and come back")
     parser.add_argument(
-        "--heartbeat-timeout", type=positive_seconds, default=100.0, metavar="S", help="default: 100"
+        "--heartbeat-timeout",
+        type=positive_seconds,
+        default=100.0,
+        metavar="S",
+        help="default: 100",
     )
     parser.add_argument(
         "--shutdown-timeout", type=positive_seconds, default=300.0, metavar="S", help="default: 300"

@@ -106,9 +106,7 @@ class CoordinationClient:
 
     def _register(self) -> Send:
         self._registering = self._new_call()
-        return Send(
-            self._registering, RegisterTask(task=self.task, incarnation=self.incarnation)
-        )
+        return Send(self._registering, RegisterTask(task=self.task, incarnation=self.incarnation))
 
     def _registered(self, answer: Answer, now_ns: int) -> list[ClientEffect]:
         self._registering = None

@@ -87,7 +87,9 @@ class LiveRounds:
 
     def reexamine(self) -> list[Reply]:
         """Completes the rounds that wait for nobody any more."""
-        return [reply for round_ in list(self._rounds.values()) for reply in self._try_to_finish(round_)]
+        return [
+            reply for round_ in list(self._rounds.values()) for reply in self._try_to_finish(round_)
+        ]
 
     def waiting_calls(self) -> list[CallId]:
         """The calls that wait in rounds."""

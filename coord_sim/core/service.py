@@ -144,7 +144,11 @@ class CoordinationService:
             *self._polls.waiting_calls(),
             *self._rounds.waiting_calls(),
             *self._watchers,
-            *(call for gathering in self._open_gatherings() for call, _ in gathering.arrived.values()),
+            *(
+                call
+                for gathering in self._open_gatherings()
+                for call, _ in gathering.arrived.values()
+            ),
         ]
         return [Reply(call, status) for call in waiting]
 
@@ -528,9 +532,7 @@ class CoordinationService:
     def _take_effects(self) -> list[Effect]:
         changes = self.membership.changes
         if changes and self._watchers:
-            picture = TasksWatched(
-                tasks=self.membership.picture(), version=self.membership.version
-            )
+            picture = TasksWatched(tasks=self.membership.picture(), version=self.membership.version)
             self._replies += [Reply(call, picture) for call in self._watchers]
             self._watchers.clear()
         effects: list[Effect] = [*changes, *self._replies]

@@ -200,4 +200,3 @@ def status_message(status: Status) -> str:
     if len(encoded) <= MESSAGE_BYTES_MAX:
         return status.message
     return encoded[:MESSAGE_BYTES_MAX].decode("utf-8", "ignore") + " ... [truncated]"
-

@@ -70,9 +70,7 @@ class Host(Protocol):
     def enter_block(self, block: int, live: dict[int, int]) -> None:
         """Records that a block was entered."""
 
-    def exit_block(
-        self, block: int, outcome: str, failed: tuple[int, ...], message: str
-    ) -> None:
+    def exit_block(self, block: int, outcome: str, failed: tuple[int, ...], message: str) -> None:
         """Records that a block was left."""
 
 
@@ -151,8 +149,7 @@ class Process:
         self.client = client
         self.random = random
         self._host = host
-        self._live: dict[int, int] | None = None
-        self._blocks = 0
+        self._blocks = _Blocks()
 
     def sleep(self, time_s: float) -> Awaitable[None]:
         """Lets virtual time pass, in seconds."""
@@ -160,7 +157,16 @@ class Process:
 
     def live_devices(self, processes: Sequence[int] | None = None) -> LiveDevices:
         """A block over the live ones of `processes`, all if left out: see `LiveDevices`."""
-        return LiveDevices(self, self.participants if processes is None else tuple(processes))
+        chosen = self.participants if processes is None else tuple(processes)
+        return LiveDevices(self.client, self._host, self._blocks, chosen)
+
+
+class _Blocks:
+    """What the blocks of one process share, as JAX's one `live_devices` object does."""
+
+    def __init__(self) -> None:
+        self.live: dict[int, int] | None = None
+        self.count = 0
 
 
 class LiveDevices:
@@ -173,19 +179,23 @@ class LiveDevices:
     Source: jax 0.10.2 and 0.12, `multihost_utils._LiveDevices.__call__`.
     """
 
-    def __init__(self, process: Process, processes: Sequence[int]) -> None:
-        self._process = process
+    def __init__(
+        self, client: Client, host: Host, blocks: _Blocks, processes: Sequence[int]
+    ) -> None:
+        self._client = client
+        self._host = host
+        self._blocks = blocks
         self._processes = processes
         self._block = -1
 
     async def __aenter__(self) -> tuple[int, ...]:
-        process = self._process
-        if process._live is None:
-            process._live = await process.client.get_live_nodes(self._processes)
-        self._block = process._blocks
-        process._blocks += 1
-        process._host.enter_block(self._block, process._live)
-        return tuple(sorted(process._live))
+        blocks = self._blocks
+        if blocks.live is None:
+            blocks.live = await self._client.get_live_nodes(self._processes)
+        self._block = blocks.count
+        blocks.count += 1
+        self._host.enter_block(self._block, blocks.live)
+        return tuple(sorted(blocks.live))
 
     async def __aexit__(
         self,
@@ -195,14 +205,13 @@ class LiveDevices:
     ) -> bool:
         if raised is not None and not isinstance(raised, Exception):
             return False  # The process is being torn down: it makes no more calls.
-        process = self._process
-        before = process._live
+        before = self._blocks.live
         assert before is not None
-        process._live = after = await process.client.get_live_nodes(self._processes)
+        self._blocks.live = after = await self._client.get_live_nodes(self._processes)
         failed = tuple(sorted(p for p, inc in before.items() if after.get(p) != inc))
         message = "" if raised is None else f"{type(raised).__name__}: {raised}"
         outcome = "failed" if failed else "completed" if raised is None else "raised"
-        process._host.exit_block(self._block, outcome, failed, message)
+        self._host.exit_block(self._block, outcome, failed, message)
         if failed:
             raise ProcessFailureError(failed) from raised
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -123,9 +124,7 @@ class _Simulation:
         if cause is None:
             self.events.append(Leave(time_ns=now_ns, process=process, lifetime=number))
         else:
-            self.events.append(
-                Crash(time_ns=now_ns, process=process, lifetime=number, cause=cause)
-            )
+            self.events.append(Crash(time_ns=now_ns, process=process, lifetime=number, cause=cause))
         calls = lifetime.close()
         self._network.to_service(process, lambda: self._hang_up(calls))
 
@@ -156,9 +155,7 @@ class _Simulation:
     def _reply(self, call: CallId, answer: Answer) -> None:
         lifetime = self._callers.pop(call, None)
         if lifetime is not None:
-            self._network.to_process(
-                lifetime.process, lambda: lifetime.receive(call, answer)
-            )
+            self._network.to_process(lifetime.process, lambda: lifetime.receive(call, answer))
 
     def _arm_service(self) -> None:
         def tick() -> None:
@@ -199,10 +196,8 @@ class _Lifetime:
         """Ends the program; returns the calls that are left open."""
         self._alive = False
         if self._program is not None:
-            try:
+            with contextlib.suppress(RuntimeError):  # It awaits on its way out: the dead cannot.
                 self._program.close()
-            except RuntimeError:
-                pass  # It awaits on its way out, which the dead cannot.
         return [*self._open, *self._own_calls]
 
     # --- the client's half ---------------------------------------------------------------------
@@ -364,4 +359,4 @@ class _Lifetime:
 def _coroutine(awaitable: Awaitable[None]) -> Coroutine[Any, Any, None]:
     if not hasattr(awaitable, "send"):
         raise ProgramError("a program is an async function that takes a Process")
-    return cast(Coroutine[Any, Any, None], awaitable)
+    return cast("Coroutine[Any, Any, None]", awaitable)

@@ -79,9 +79,7 @@ def over_all(devices: list, value: float, step: int) -> tuple[float, int]:
 
     replicated = (PartitionSpec(), PartitionSpec())
     program = jax.jit(
-        jax.shard_map(
-            combine, mesh=mesh, in_specs=PartitionSpec("process"), out_specs=replicated
-        )
+        jax.shard_map(combine, mesh=mesh, in_specs=PartitionSpec("process"), out_specs=replicated)
     )
     total, latest = program(shards)
     return float(total.addressable_data(0)), int(latest.addressable_data(0))

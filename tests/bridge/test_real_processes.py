@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -181,13 +181,13 @@ SCRIPTS = {
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+def script(tmp_path: Path) -> Callable[[str], Path]:
     def write(name: str) -> Path:
         path = tmp_path / f"{name}.py"
         path.write_text(SCRIPTS[name])
         return path
 
-    yield write
+    return write
 
 
 def test_a_process_that_dies_by_itself_is_reported_with_its_log(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 
 from checker import Invalid, LiveProcesses, Unknown, Valid, check
-from checker.history import Event, History, Invoke, Ok
+from checker.history import History
 from checker.live_processes import DEFINITIONS, FAILURE_MODELS
 from tests import executions
 from tests.oracles.live_processes import is_valid

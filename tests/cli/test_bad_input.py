@@ -1,4 +1,4 @@
-"""Whatever the file holds, the user gets one line that says what is wrong and where, and exit code 2."""
+"""Whatever the file holds: one line that says what is wrong and where, and exit code 2."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ HEADER: dict[str, object] = {
     "clock": "abstract",
     "participants": [0, 1],
 }
+NO_INCARNATION = (
+    "field 'incarnation': an incarnation is a decimal string of a 64-bit number, or null"
+)
 TYPES = "start, crash, leave, invoke, ok, fail, info, enter, exit, answer"
 
 
@@ -62,7 +65,7 @@ def refusal(
     return refuse
 
 
-# --- files -------------------------------------------------------------------------------------------
+# --- files ---
 
 
 def test_an_unknown_file_is_named(refusal: Refusal) -> None:
@@ -119,7 +122,7 @@ def test_a_file_without_line_breaks_is_not_read_to_its_end(
     assert refusal(path="zeros") == expected
 
 
-# --- the header --------------------------------------------------------------------------------------
+# --- the header ---
 
 
 def test_a_file_of_another_kind_has_no_header(refusal: Refusal) -> None:
@@ -179,7 +182,7 @@ def test_participants_are_different_numbers(
     assert refusal(HEADER | {"participants": participants}) == expected
 
 
-# --- lines -------------------------------------------------------------------------------------------
+# --- lines ---
 
 
 def test_broken_json_in_the_middle_is_an_error(refusal: Refusal) -> None:
@@ -212,10 +215,9 @@ def test_json_nested_nearly_too_deeply_does_not_break_the_message(refusal: Refus
     for depth in range(800, 1000, 3):
         deep = "[" * depth + "]" * depth
         problem = refusal(HEADER, f'{{"type": "start", "time_ns": {deep}}}')
-        assert problem in (
-            "run.jsonl:2: field 'time_ns': must be an integer, found [[...]]",
-            "run.jsonl:2: not a JSON object: it is nested too deeply; "
-            "every line must be a whole one",
+        assert problem.partition(": ")[2] in (
+            "field 'time_ns': must be an integer, found [[[...]]]",
+            "not a JSON object: it is nested too deeply; every line must be a whole one",
         )
 
 
@@ -256,19 +258,15 @@ def test_a_missing_field_is_named(refusal: Refusal) -> None:
         ({"lifetime": True}, "field 'lifetime': must be an integer, found True"),
         (
             {"incarnation": 7},
-            "field 'incarnation': an incarnation is a decimal string of a 64-bit number, "
-            "or null; found 7",
+            f"{NO_INCARNATION}; found 7",
         ),
         (
             {"incarnation": str(2**64)},
-            "field 'incarnation': an incarnation is a decimal string of a 64-bit number, "
-            "or null; found '18446744073709551616'",
+            f"{NO_INCARNATION}; found '18446744073709551616'",
         ),
     ],
 )
-def test_a_wrong_type_is_refused(
-    refusal: Refusal, fields: dict[str, object], problem: str
-) -> None:
+def test_a_wrong_type_is_refused(refusal: Refusal, fields: dict[str, object], problem: str) -> None:
     assert refusal(HEADER, START | fields) == f"run.jsonl:2: {problem}"
 
 
@@ -281,9 +279,7 @@ def test_a_wrong_type_is_refused(
     ],
 )
 def test_absurdly_big_integers_are_refused(refusal: Refusal, number: int, shown: str) -> None:
-    expected = (
-        "run.jsonl:2: field 'time_ns': must be from 0 to 9223372036854775807, found " + shown
-    )
+    expected = "run.jsonl:2: field 'time_ns': must be from 0 to 9223372036854775807, found " + shown
     assert refusal(HEADER, event("start", number)) == expected
 
 
@@ -295,7 +291,7 @@ def test_integers_that_python_will_not_read_are_refused(refusal: Refusal) -> Non
     assert refusal(HEADER, f'{{"type": "start", "time_ns": {"9" * 5000}}}') == expected
 
 
-# --- answers -----------------------------------------------------------------------------------------
+# --- answers ---
 
 
 def test_an_answer_that_names_an_unknown_process_is_refused(refusal: Refusal) -> None:
@@ -320,9 +316,7 @@ def test_an_answer_must_be_there(refusal: Refusal) -> None:
 
 
 def test_an_answer_must_be_a_mapping(refusal: Refusal) -> None:
-    expected = (
-        "run.jsonl:4: field 'result': must map processes to incarnations, found [0, 1]"
-    )
+    expected = "run.jsonl:4: field 'result': must map processes to incarnations, found [0, 1]"
     assert refusal(HEADER, START, call(1), event("ok", 2, id=0, result=[0, 1])) == expected
 
 
@@ -350,7 +344,7 @@ def test_a_shared_answer_has_no_other_fields(refusal: Refusal) -> None:
     assert refusal(HEADER, answer) == expected
 
 
-# --- events among each other -------------------------------------------------------------------------
+# --- events among each other ---
 
 
 def test_an_unknown_process_is_refused(refusal: Refusal) -> None:
@@ -475,9 +469,7 @@ def test_an_interval_must_not_end_before_it_begins(refusal: Refusal) -> None:
 
 
 def test_an_exit_from_a_block_that_was_not_entered_is_refused(refusal: Refusal) -> None:
-    expected = (
-        "run.jsonl:3: field 'block': process 0 leaves block 2, which it has not entered"
-    )
+    expected = "run.jsonl:3: field 'block': process 0 leaves block 2, which it has not entered"
     assert refusal(HEADER, START, event("exit", 1, block=2, outcome="completed")) == expected
 
 

@@ -13,9 +13,9 @@ instant has fired. Four rules say which runs there are:
   recorded crashes and leaves have no effect, since failure times shift.
 * *failure* needs the lifetime's signs of life to have been read. Under `crash-stop` these are all
   its own events; under `suspicion` they are the invocations of its acknowledged operations other
-  than `live_processes` and `shutdown`. What follows the invocation of a `shutdown` that
-  did not surely fail is never a sign of life. Besides, every answered `live_processes` call of the lifetime must have had
-  its instant.
+  than `live_processes` and `shutdown`. What follows the invocation of a `shutdown` that did not
+  surely fail is never a sign of life. Besides, every answered `live_processes` call of the lifetime
+  must have had its instant.
 * *instant* needs the barrier of one participant set to be complete: every live participant has an
   open call with this very set. The answers must name exactly these lifetimes. In `round`, one open
   call of each member is used up by the round; in `published`, only the call whose answer it is.

@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Generator
 
 import pytest
 
@@ -30,7 +31,7 @@ def verdicts(schedule: Schedule) -> dict[str, str]:
     for event in history.events:
         rules.accept(event)
     return {
-        failures: check(history, LiveProcesses(failures=failures)).word  # type: ignore[arg-type]
+        failures: check(history, LiveProcesses(failures=failures)).word
         for failures in ("suspicion", "crash-stop")
     }
 
@@ -43,7 +44,9 @@ def test_the_published_service_is_valid_under_both_failure_models(loss: float) -
 
 
 @pytest.mark.parametrize(
-    "stall", [{"latency_max_s": 4.0}, {"client_heartbeat_timeout_s": 9.0}], ids=["network", "client"]
+    "stall",
+    [{"latency_max_s": 4.0}, {"client_heartbeat_timeout_s": 9.0}],
+    ids=["network", "client"],
 )
 def test_the_published_service_is_valid_under_suspicion_whatever_the_stalls(
     stall: dict[str, float],
@@ -105,9 +108,7 @@ def test_a_seed_gives_the_same_bytes_on_every_python_and_hash_seed() -> None:
 
 
 def test_two_runs_of_a_schedule_are_equal_and_another_seed_is_not() -> None:
-    texts = [
-        simulate(training_loop(), drawn(seed)).history.to_text() for seed in (3, 3, 4)
-    ]
+    texts = [simulate(training_loop(), drawn(seed)).history.to_text() for seed in (3, 3, 4)]
     hashes = [hashlib.sha256(text.encode()).digest() for text in texts]
     assert hashes[0] == hashes[1] != hashes[2]
 
@@ -159,7 +160,7 @@ def test_an_exception_in_a_block_is_raised_again_when_nobody_failed() -> None:
     async def program(process: Process) -> None:
         try:
             async with process.live_devices():
-                raise RuntimeError("from the body")
+                raise RuntimeError("from the body")  # noqa: TRY301 - the body of a block
         except RuntimeError as error:
             seen.append(str(error))
 
@@ -197,7 +198,7 @@ def test_a_program_that_raises_ends_its_process_and_not_the_run() -> None:
 
 def test_a_program_that_awaits_something_foreign_is_told_what_to_use() -> None:
     class Foreign:
-        def __await__(self):  # type: ignore[no-untyped-def]
+        def __await__(self) -> Generator[str, None, None]:
             yield "something"
 
     async def program(process: Process) -> None:
