@@ -229,7 +229,8 @@ def _fits(mark: Mark, width: int) -> bool:
 def _idle_cell(lane: Lane, text: str, width: int, pen: Pen) -> str:
     line = pen.symbols.lines[lane.line]
     text = pen.cut(text, width - 2)
-    return pen.paint(line, Tone.FAINT) + " " + pen.paint(text.ljust(width - 2), Tone.FAINT)
+    padding = " " * (width - 2 - len(text))
+    return pen.paint(line, Tone.FAINT) + " " + pen.paint(text, Tone.FAINT) + padding
 
 
 def _cell(mark: Mark, width: int, pen: Pen) -> str:

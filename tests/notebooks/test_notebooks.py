@@ -13,6 +13,12 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 CELL_TIMEOUT_S = 60
 
+
+def read(path: Path) -> nbformat.NotebookNode:
+    notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    return notebook
+
+
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -33,7 +39,7 @@ def test_a_notebook_runs_without_an_error_in_a_fresh_kernel(
     monkeypatch.delenv("JUPYTER_PATH", raising=False)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    notebook = nbformat.read(path, as_version=4)
+    notebook = read(path)
     client = NotebookClient(
         notebook,
         timeout=CELL_TIMEOUT_S,
@@ -49,7 +55,7 @@ def test_a_notebook_runs_without_an_error_in_a_fresh_kernel(
 
 @every_notebook
 def test_a_notebook_is_stored_without_outputs_and_execution_counts(path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
+    notebook = read(path)
     kept = [
         cell.id
         for cell in notebook.cells
