@@ -288,7 +288,7 @@ def _install_blocks(recorder: ProcessRecorder) -> None:
         raised: BaseException | None = None
         try:
             yield alive
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - handed to the original manager
             raised = error
         with _recorded_exit(recorder, block):
             if raised is None:
@@ -303,7 +303,7 @@ def _install_blocks(recorder: ProcessRecorder) -> None:
 def _recorded_exit(recorder: ProcessRecorder, block: int) -> Iterator[None]:
     try:
         yield
-    except BaseException as error:  # noqa: BLE001 - recorded and raised again
+    except BaseException as error:
         failed = compat.failed_processes(error)
         text = f"{type(error).__name__}: {error}".split("\n")[0]
         recorder.exit(block, "raised" if failed is None else "failed", failed or (), text)

@@ -65,7 +65,7 @@ def _check(history: History, spec: LiveProcesses) -> Verdict:
             found = solver.solve()
             if found is None:
                 noun = "round" if of_rounds else "answer"
-                return Valid(Witness(lifetimes, solver, clock, noun=noun))
+                return Valid(Witness(lifetimes, answers, spec.failures, clock, noun=noun))
             first = first or explainer.contradiction(found, solver)
     except TooManyMatchings as error:
         return Unknown(f"{error}; raise matchings_max, or record incarnations")

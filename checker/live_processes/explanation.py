@@ -8,7 +8,7 @@ import networkx as nx
 
 from checker.anomaly import Anomaly, Reason
 from checker.clock_text import ClockText
-from checker.history.events import Event, Invoke, LiveSet, Ok
+from checker.history.events import Event, Fail, Info, Invoke, LiveSet, Ok
 from checker.live_processes.instants import (
     Answer,
     Contradiction,
@@ -166,8 +166,6 @@ class Explainer:
     def _too_late(self, answer: Answer, solver: LeastInstants) -> Anomaly:
         points = _Points()
         point = self._point(answer)
-        calls: list[Call] = list(answer.calls)
-        lifetimes: list[Lifetime] = []
         if answer.hi_call is not None:
             end = f"the answer to operation {answer.hi_call.id} of process "
             end += f"{answer.hi_call.lifetime.process} at {self._clock.at(answer.hi_ns or 0)}"
@@ -179,7 +177,7 @@ class Explainer:
             points.add(
                 point, end, f"{answer.hi_lifetime} is counted in and cannot outlive its restart"
             )
-        base = self._chain(answer, solver, points, calls, lifetimes)
+        base = self._chain(answer, solver, points)
         if base is not None:
             points.add(end, base, "it was earlier")
         told = next(call for call in answer.calls if call.answer is not None)
@@ -194,23 +192,17 @@ class Explainer:
             summary,
             details=[RULE_OF_ABSENT] if isinstance(left_out, Lifetime) else (),
             cycle=points.cycle(),
-            calls=calls,
-            lifetimes=lifetimes,
+            calls=points.calls,
+            lifetimes=points.lifetimes,
+            signs=points.signs,
         )
 
-    def _chain(
-        self,
-        answer: Answer,
-        solver: LeastInstants,
-        points: _Points,
-        calls: list[Call],
-        lifetimes: list[Lifetime],
-    ) -> str | None:
+    def _chain(self, answer: Answer, solver: LeastInstants, points: _Points) -> str | None:
         """Adds the reasons that pushed `answer` up; returns the event where they begin."""
         seen: set[int] = set()
         while answer.number not in seen:
             seen.add(answer.number)
-            calls.extend(answer.calls)
+            points.calls.extend(answer.calls)
             point = self._point(answer)
             reason = answer.raised_by
             if reason is None:
@@ -219,16 +211,17 @@ class Explainer:
                 return base
             if isinstance(reason, Call):
                 base = self._called(reason)
-                calls.append(reason)
+                points.calls.append(reason)
                 points.add(base, point, f"{reason.lifetime} is counted in by this call")
                 return base
             failure = f"the failure of {reason}"
-            lifetimes.append(reason)
+            points.lifetimes.append(reason)
             points.add(failure, point, f"process {reason.process} is left out, so it must be dead")
             source = solver.failure_raised_by[reason.index]
             if source is None:
                 sign = solver.sign_of_life(reason)
                 assert sign is not None
+                points.signs.append(sign)
                 base = self._sign(sign)
                 points.add(base, failure, f"{reason} was still alive then")
                 return base
@@ -272,7 +265,7 @@ class Explainer:
             f"{lifetime} was still served after its process had restarted as {successor}.",
             cycle=points.cycle(),
             lifetimes=[lifetime, successor],
-            to_ns=sign.time_ns,
+            signs=[sign],
         )
 
     # --- words ---------------------------------------------------------------------------------
@@ -318,7 +311,7 @@ class Explainer:
         calls: Iterable[Call] = (),
         lifetimes: Iterable[Lifetime] = (),
         processes: Iterable[int] = (),
-        to_ns: int | None = None,
+        signs: Iterable[Event] = (),
     ) -> Anomaly:
         calls, lifetimes = list(calls), list(lifetimes)
         involved = {call.lifetime.process for call in calls}
@@ -328,23 +321,32 @@ class Explainer:
         times = [call.invoked_ns for call in calls]
         times += [call.answered_ns for call in calls if call.answered_ns is not None]
         times += [lifetime.start_ns for lifetime in lifetimes]
-        times += [] if to_ns is None else [to_ns]
+        times += [sign.time_ns for sign in signs]
+        operations = {call.id for call in calls}
+        operations.update(sign.id for sign in signs if isinstance(sign, Invoke | Ok | Fail | Info))
         return Anomaly(
             kind=kind,
             summary=_capitalised(summary),
             details=tuple(_capitalised(detail) for detail in details),
             cycle=cycle,
             processes=tuple(sorted({*involved, *processes})),
-            operations=tuple(sorted({call.id for call in calls})),
+            operations=tuple(sorted(operations)),
             from_ns=min(times, default=0),
             to_ns=max(times, default=0),
         )
 
 
 class _Points:
-    """Points in time with "must come before" between them; finds the shortest cycle."""
+    """Points in time with "must come before" between them; finds the shortest cycle.
+
+    Attributes:
+      calls, lifetimes, signs: What the points speak of.
+    """
 
     def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.lifetimes: list[Lifetime] = []
+        self.signs: list[Event] = []
         self._graph: nx.DiGraph[str] = nx.DiGraph()
 
     def add(self, before: str, after: str, because: str) -> None:
@@ -352,7 +354,13 @@ class _Points:
             self._graph.add_edge(before, after, because=because)
 
     def cycle(self) -> tuple[Reason, ...]:
-        points = next(iter(sorted(nx.simple_cycles(self._graph), key=len)), [])
+        order = {point: number for number, point in enumerate(self._graph)}
+        cycles = [
+            # networkx may begin a cycle anywhere; begin where the explanation began.
+            points[(first := points.index(min(points, key=order.__getitem__))) :] + points[:first]
+            for points in nx.simple_cycles(self._graph)
+        ]
+        points = min(cycles, key=lambda c: (len(c), [order[p] for p in c]), default=[])
         return tuple(
             Reason(before, after, self._graph.edges[before, after]["because"])
             for before, after in zip(points, [*points[1:], *points[:1]], strict=True)

@@ -24,8 +24,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from checker.history.events import Event
 from checker.live_processes.lifetimes import Call, Lifetime, Lifetimes
@@ -48,9 +49,9 @@ class Cover:
         self.members = members
         self.absent = absent
         self.sought = self.from_ = 0
-        self.until = -1.0
+        self.until = -INFINITY
         self.last_call: Call | None = None
-        self.raised = -1
+        self.raised: float = -INFINITY
         """The latest instant that the members' failures were raised to by this cover."""
 
 
@@ -131,6 +132,13 @@ Contradiction = TooLate | NotCovered | OutlivesSuccessor
 class LeastInstants:
     """Finds the least instants of answers and failures, or the contradiction that excludes them.
 
+    Args:
+      lifetimes: All lifetimes of the history.
+      answers: What needs an instant; their `instant` is set.
+      failures: The failure model.
+      not_before_ns: By lifetime index, moments before which failures shall not be taken to be, besides
+        what the model demands.
+
     Attributes:
       failure: By lifetime index, the least instant of its failure.
       failure_raised_by: By lifetime index, the answer that pushed it there; None: its last sign of
@@ -138,7 +146,11 @@ class LeastInstants:
     """
 
     def __init__(
-        self, lifetimes: Lifetimes, answers: Sequence[Answer], failures: FailureModel
+        self,
+        lifetimes: Lifetimes,
+        answers: Sequence[Answer],
+        failures: FailureModel,
+        not_before_ns: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         self.answers = answers
         self.scale = 2 * (len(answers) + len(lifetimes.all)) + 4
@@ -152,12 +164,29 @@ class LeastInstants:
         self.failure_raised_by: list[Answer | None] = [None] * len(lifetimes.all)
         self.watchers: list[list[Answer]] = [[] for _ in lifetimes.all]
         self.failure = [self._first_failure(lifetime) for lifetime in lifetimes.all]
+        for index, time_ns in not_before_ns.items():
+            self.failure[index] = max(self.failure[index], time_ns * self.scale)
 
     def sign_of_life(self, lifetime: Lifetime) -> Event | None:
         """The last event that the failure of a lifetime cannot precede, answers aside."""
         if not self._suspicion:
             return lifetime.last_event
         return lifetime.last_acknowledged or lifetime.start
+
+    def origin(self, found: TooLate | NotCovered) -> Lifetime | None:
+        """The lifetime whose failure, not pushed by any answer, made an instant come too late."""
+        answer = found.answer
+        seen: set[int] = set()
+        while answer.number not in seen:
+            seen.add(answer.number)
+            reason = answer.raised_by
+            if not isinstance(reason, Lifetime):
+                return None
+            source = self.failure_raised_by[reason.index]
+            if source is None:
+                return reason
+            answer = source
+        return None
 
     def _first_failure(self, lifetime: Lifetime) -> int:
         sign = self.sign_of_life(lifetime)
@@ -245,7 +274,7 @@ class LeastInstants:
             cover.sought = cover.from_ = answer.instant
             lifetime = self._seek(answer.calls[0].group, cover)
             if lifetime is not None:
-                cover.until = -1.0
+                cover.until = -INFINITY
                 return lifetime
         if answer.instant < cover.from_:
             answer.instant = cover.from_

@@ -38,7 +38,6 @@ class Call:
         "invoked_ns",
         "lifetime",
         "matched",
-        "open",
         "skippable",
     )
 
@@ -49,8 +48,6 @@ class Call:
         self.invoked_ns = invoked_ns
         self.answered_ns: int | None = None
         self.answer: LiveSet | None = None
-        self.open = True
-        """Neither answered nor given up."""
         self.skippable = False
         """Ended with an unknown outcome, and its process went on: it may be in no round."""
         self.matched = False
@@ -167,6 +164,7 @@ class Lifetimes:
         open_others: dict[int, Invoke | None] = {}
         failed = {event.id for event in history.events if isinstance(event, Fail)}
         group_of_everybody = -1
+        take_call, complete = open_calls.pop, self.completed.append
         for event in history.events:
             lifetime = current.get(event.process)
             if lifetime is None or lifetime.number != event.lifetime:
@@ -174,7 +172,8 @@ class Lifetimes:
                 current[event.process] = lifetime
             if event.incarnation is not None:
                 lifetime.incarnation = event.incarnation
-            if event.uncertainty_ns:
+            uncertainty_ns = event.uncertainty_ns
+            if uncertainty_ns:
                 self.exact = False
             if isinstance(event, Invoke):
                 if not lifetime.left:
@@ -191,7 +190,7 @@ class Lifetimes:
                     if group_of_everybody < 0:
                         group_of_everybody = self._group(event)
                     group = group_of_everybody
-                call = Call(event.id, lifetime, group, event.time_ns - event.uncertainty_ns)
+                call = Call(event.id, lifetime, group, event.time_ns - uncertainty_ns)
                 open_calls[event.id] = call
                 if event.id in failed:
                     continue  # It surely had no effect: as if it had not been made.
@@ -199,11 +198,12 @@ class Lifetimes:
                 if calls is None:
                     self._first_call(lifetime, call)
                     continue
-                if calls and calls[-1].open:
-                    self.overlapping = self.overlapping or (calls[-1], call)
+                last = calls[-1]
+                if last.answered_ns is None and not last.skippable:
+                    self.overlapping = self.overlapping or (last, call)
                 calls.append(call)
             elif isinstance(event, Ok):
-                answered = open_calls.pop(event.id, None)
+                answered = take_call(event.id, None)
                 if answered is None:
                     invoke = _opened(open_others, event)
                     if invoke is not None and invoke.operation != SHUTDOWN:
@@ -213,10 +213,9 @@ class Lifetimes:
                     continue
                 if not lifetime.left:
                     lifetime.last_event = event
-                answered.open = False
-                answered.answered_ns = event.time_ns + event.uncertainty_ns
+                answered.answered_ns = event.time_ns + uncertainty_ns
                 answered.answer = answer = cast("LiveSet", event.result)
-                self.completed.append(answered)
+                complete(answered)
                 if lifetime.incarnation is None:
                     lifetime.incarnation = answer.get(event.process)
             elif isinstance(event, Fail | Info):
@@ -224,7 +223,6 @@ class Lifetimes:
                 if ended is None:
                     _opened(open_others, event)
                 else:
-                    ended.open = False
                     ended.skippable = isinstance(event, Info)
                 if not lifetime.left:
                     lifetime.last_event = event

@@ -298,6 +298,8 @@ class Grouping:
         for call in calls:
             if call.answer is None:
                 continue
+            if not answers_itself(self._lifetimes, call):
+                return NotInOwnAnswer(call)
             for member in calls:
                 incarnation = call.answer[member.lifetime.process]
                 if incarnation in (None, member.lifetime.incarnation):
@@ -323,6 +325,8 @@ def answers_itself(lifetimes: Lifetimes, call: Call) -> bool:
     """Whether the caller is, in its own incarnation, in the answer that it got."""
     answer, own = call.answer, call.lifetime
     if answer is None or own.process not in answer:
+        return False
+    if own.process not in lifetimes.groups[call.group]:
         return False
     incarnation = answer[own.process]
     return incarnation == own.incarnation or own in lifetimes.named(own.process, incarnation)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from checker.clock_text import ClockText
-from checker.live_processes.instants import Answer, LeastInstants
+from checker.history.events import Crash
+from checker.live_processes.instants import Answer, LeastInstants, OutlivesSuccessor
 from checker.live_processes.lifetimes import Lifetime, Lifetimes
+from checker.live_processes.spec import FailureModel
+
+MOVES_SOUGHT_MAX = 64
+"""Up to so many failures that must move are told from those that need not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,48 +55,79 @@ class PlacedFailure:
 
 
 class Witness:
-    """Instants that satisfy the definition: a solved system, read on demand."""
+    """Instants that satisfy the definition, read off a solved system on demand.
+
+    Of all solutions it takes one in which as many failures as can be found are where they were
+    recorded, so that a move that it reports is one that the answers demand.
+    """
 
     def __init__(
-        self, lifetimes: Lifetimes, solver: LeastInstants, clock: ClockText, *, noun: str
+        self,
+        lifetimes: Lifetimes,
+        answers: Sequence[Answer],
+        failures: FailureModel,
+        clock: ClockText,
+        *,
+        noun: str,
     ) -> None:
         self.noun = noun
         self._lifetimes = lifetimes
-        self._solver = solver
+        self._answers = answers
+        self._model = failures
         self._clock = clock
+
+    @cached_property
+    def _placed(self) -> LeastInstants:
+        not_before_ns = {
+            lifetime.index: recorded[0]
+            for lifetime in self._lifetimes.all
+            if (recorded := _recorded(lifetime)) is not None
+            and not (lifetime.next is not None and recorded[0] > lifetime.next.start_ns)
+        }
+        for _ in range(MOVES_SOUGHT_MAX):
+            solver = LeastInstants(self._lifetimes, self._answers, self._model, not_before_ns)
+            found = solver.solve()
+            if found is None:
+                return solver
+            assert not isinstance(found, OutlivesSuccessor)
+            moved = solver.origin(found)
+            if moved is None or not_before_ns.pop(moved.index, None) is None:
+                break
+        # So many failures must move that the least instants, which always do, serve as well.
+        solver = LeastInstants(self._lifetimes, self._answers, self._model)
+        solver.solve()
+        return solver
 
     @property
     def answers(self) -> tuple[PlacedAnswer, ...]:
         """Every round, or every answer, with its instant."""
-        return tuple(_placed(answer, self._solver.scale) for answer in self._solver.answers)
+        return tuple(_placed(answer, self._placed.scale) for answer in self._placed.answers)
 
     @property
     def failures(self) -> tuple[PlacedFailure, ...]:
         """The failures that were moved, or that nobody recorded."""
-        return tuple(_moved_failures(self._lifetimes, self._solver))
-
-    def failure_instant(self, process: int, lifetime: int) -> tuple[int, int] | None:
-        """`(time_ns, rank)` before which the failure of a lifetime cannot be, or None if unknown."""
-        for known in self._lifetimes.all:
-            if (known.process, known.number) == (process, lifetime):
-                return divmod(self._solver.failure[known.index], self._solver.scale)
-        return None
+        solver = self._placed
+        moved = (_moved(lifetime, solver) for lifetime in self._lifetimes.all)
+        return tuple(failure for failure in moved if failure is not None)
 
     def explain(self) -> str:
         """One line on the answers, then one per shifted failure."""
-        count = len(self._solver.answers)
+        count = len(self._answers)
         lines = [f"{count} {self.noun}{'' if count == 1 else 's'} placed."]
         lines += [self._sentence(failure) for failure in self.failures]
         return "\n".join(lines)
 
     def _sentence(self, failure: PlacedFailure) -> str:
-        whose = f"process {failure.process} (lifetime {failure.lifetime})"
+        whose = f"process {failure.process}"
+        if failure.lifetime:
+            whose += f" (lifetime {failure.lifetime})"
         taken = self._clock.at(failure.taken_ns)
         if failure.recorded_ns is None:
-            moved = f"{whose} counts as failed from {taken} on, though no crash was recorded"
+            moved = f"{whose.capitalize()} counts as failed from {taken} on"
+            moved += ", though no crash was recorded"
         else:
             recorded = self._clock.at(failure.recorded_ns)
-            moved = f"the crash of {whose}, recorded at {recorded}, is taken to be at {taken}"
+            moved = f"The crash of {whose}, recorded at {recorded}, is taken to be at {taken}"
         if failure.after is not None and failure.before is None:
             return f"{moved}: {self.noun} {failure.after} still counts it in."
         return f"{moved}: {self.noun} {failure.before} already leaves it out."
@@ -105,54 +142,37 @@ def _placed(answer: Answer, scale: int) -> PlacedAnswer:
     )
 
 
-def _moved_failures(lifetimes: Lifetimes, solver: LeastInstants) -> Sequence[PlacedFailure]:
-    moved = []
-    for lifetime in lifetimes.all:
-        watchers = solver.watchers[lifetime.index]
-        first_without = min(watchers, key=lambda answer: answer.instant, default=None)
-        source = solver.failure_raised_by[lifetime.index]
-        placed = _moved(lifetime, solver, first_without, source)
-        if placed is not None:
-            moved.append(placed)
-    return moved
-
-
-def _moved(
-    lifetime: Lifetime,
-    solver: LeastInstants,
-    first_without: Answer | None,
-    source: Answer | None,
-) -> PlacedFailure | None:
-    scale = solver.scale
+def _recorded(lifetime: Lifetime) -> tuple[int, int] | None:
+    """From when to when a lifetime was seen to end, or None if it was not."""
     crash = lifetime.crash
-    earliest_ns = solver.failure[lifetime.index] // scale
-    recorded_ns = None if crash is None else crash.time_ns
-    since_ns = getattr(crash, "since_ns", None)
-    died_from_ns = recorded_ns if since_ns is None else since_ns
-    if crash is None and first_without is None:
+    if lifetime.left:
+        assert lifetime.last_event is not None
+        left_ns = lifetime.last_event.time_ns
+        return left_ns, left_ns if crash is None else crash.time_ns
+    if crash is None:
         return None
-    too_early = died_from_ns is not None and recorded_ns is not None and recorded_ns < earliest_ns
-    too_late = first_without is not None and (
-        died_from_ns is None or died_from_ns > first_without.instant // scale
-    )
+    since_ns = crash.since_ns if isinstance(crash, Crash) else None
+    return crash.time_ns if since_ns is None else since_ns, crash.time_ns
+
+
+def _moved(lifetime: Lifetime, solver: LeastInstants) -> PlacedFailure | None:
+    """Where a failure is placed, if that is not where it was recorded."""
+    watchers = solver.watchers[lifetime.index]
+    without = min(watchers, key=lambda answer: answer.instant, default=None)
+    within = solver.failure_raised_by[lifetime.index]
+    earliest_ns = solver.failure[lifetime.index] // solver.scale
+    recorded = _recorded(lifetime)
+    too_early = recorded is not None and recorded[1] < earliest_ns
+    latest_ns = None if without is None else without.instant // solver.scale
+    too_late = latest_ns is not None and (recorded is None or recorded[0] > latest_ns)
     if not too_early and not too_late:
         return None
-    if too_late:
-        assert first_without is not None
-        taken_ns = max(earliest_ns, min(first_without.instant // scale, _until(lifetime)))
-    else:
-        taken_ns = earliest_ns
     return PlacedFailure(
         process=lifetime.process,
         lifetime=lifetime.number,
         incarnation=lifetime.incarnation,
-        recorded_ns=recorded_ns,
-        taken_ns=taken_ns,
-        before=first_without.number + 1 if too_late and first_without is not None else None,
-        after=source.number + 1 if too_early and source is not None else None,
+        recorded_ns=None if recorded is None else recorded[1],
+        taken_ns=earliest_ns if too_early or latest_ns is None else max(earliest_ns, latest_ns),
+        before=without.number + 1 if too_late and without is not None else None,
+        after=within.number + 1 if too_early and within is not None else None,
     )
-
-
-def _until(lifetime: Lifetime) -> int:
-    until_ns = lifetime.next_start_ns
-    return (1 << 80) if until_ns is None else until_ns

@@ -211,8 +211,8 @@ def _failure_mark(failure: PlacedFailure, facts: Facts, clock: ClockText) -> Mar
     if failure.recorded_ns is None:
         detail = "(none recorded)"
     else:
-        end = facts.last[failure.process, failure.lifetime]
-        word = "left" if isinstance(end, Leave) else "recorded"
+        end = facts.last.get((failure.process, failure.lifetime))
+        word = "recorded" if isinstance(end, Crash) else "left"
         detail = f"({word} at {clock.at(failure.recorded_ns)})"
     text = "crash taken here"
     if facts.is_outlived(failure.process, failure.lifetime, failure.taken_ns):

@@ -12,9 +12,9 @@ from typing import Any
 from checker import History, Invalid, LiveProcesses, Verdict, check
 from checker.history import Crash, Start
 from checker.timeline import timeline
-from coord_sim.cli import terminal
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.extras import require
+from coord_sim.cli.terminal import ascii_only, use_colour, width
 from coord_sim.faults import Crash as SimulatedCrash
 from coord_sim.faults import Restart as SimulatedRestart
 from coord_sim.schedule import Schedule
@@ -287,9 +287,9 @@ def _print_anomalies(outcomes: list[Outcome]) -> None:
         picture = timeline(
             outcome.history,
             outcome.verdict,
-            width=terminal.width(),
-            colour=terminal.use_colour(),
-            ascii_only=terminal.ascii_only(),
+            width=width(),
+            colour=use_colour(),
+            ascii_only=ascii_only(),
             focus=True,
         )
         print(picture, flush=True)

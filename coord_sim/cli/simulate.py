@@ -67,14 +67,13 @@ def run(options: argparse.Namespace) -> int:
     """Simulates, writes and checks."""
     if options.random_faults and (options.crash or options.restart):
         raise CommandError("--random-faults draws all faults; leave out --crash and --restart")
-    progress = Progress("seed", options.seeds)
-    for seed in range(options.seed, options.seed + options.seeds):
-        progress.step(seed - options.seed)
-        outcome = run_seed(options, seed)
-        verdict = check(outcome.history, LiveProcesses())
-        if isinstance(verdict, Invalid):
-            break
-    progress.done()
+    with Progress("seed", options.seeds) as progress:
+        for seed in range(options.seed, options.seed + options.seeds):
+            progress.step(seed - options.seed)
+            outcome = run_seed(options, seed)
+            verdict = check(outcome.history, LiveProcesses())
+            if isinstance(verdict, Invalid):
+                break
     if options.out is not None:
         outcome.history.save(options.out)
         print(f"history: {options.out} ({len(outcome.history.events)} events)")

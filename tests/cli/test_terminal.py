@@ -77,9 +77,9 @@ def test_progress_is_removed_before_an_error_is_printed(monkeypatch: pytest.Monk
     def work() -> None:
         with progress:
             progress.step(3)
-            raise ValueError
+            raise KeyboardInterrupt
 
-    with pytest.raises(ValueError):
+    with pytest.raises(KeyboardInterrupt):
         work()
     assert screen.text == "\rseed 3 of 500\x1b[K\r\x1b[K"
 
