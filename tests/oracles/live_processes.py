@@ -130,7 +130,7 @@ class _Machine:
             for event in self._events
             if event.incarnation is not None
         }
-        signs = _signs_of_life(self._events, ends, failures=failures)
+        signs = signs_of_life(self._events, failures=failures)
         self._last_sign_of_life: dict[_LifetimeKey, int] = {}
         for at in signs:
             event = self._events[at]
@@ -250,19 +250,15 @@ def _live_set(result: object) -> LiveSet:
     return result
 
 
-def _signs_of_life(
-    events: Sequence[Event],
-    ends: Mapping[int, tuple[int, Ok | Fail | Info]],
-    *,
-    failures: str,
-) -> list[int]:
+def signs_of_life(events: Sequence[Event], *, failures: str) -> list[int]:
     """Positions of the events before which their lifetime cannot have failed, ascending."""
+    ends = {event.id: event for event in events if isinstance(event, Ok | Fail | Info)}
 
     def is_acknowledged(invoke: Invoke) -> bool:
-        return invoke.id in ends and isinstance(ends[invoke.id][1], Ok)
+        return isinstance(ends.get(invoke.id), Ok)
 
     def may_have_happened(invoke: Invoke) -> bool:
-        return invoke.id not in ends or not isinstance(ends[invoke.id][1], Fail)
+        return not isinstance(ends.get(invoke.id), Fail)
 
     def is_sign(event: Event) -> bool:
         if failures == "crash-stop":
