@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, NoReturn, Required, TypedDict
 
+from checker.collector import collector_paused
 from checker.errors import MalformedHistory
 from checker.history.events import (
     LIVE_PROCESSES,
@@ -74,13 +75,12 @@ def loads(text: str) -> History:
 
 
 def _collect(reader: HistoryReader, report: Callable[[int], object] | None) -> History:
-    if report is None:
-        events = list(reader)
-    else:
-        events = []
+    events: list[Event] = []
+    with collector_paused():
         while some := list(islice(reader, _EVENTS_PER_REPORT)):
             events += some
-            report(len(events))
+            if report is not None:
+                report(len(events))
     return History(reader.header, events, tuple(reader.notes))
 
 

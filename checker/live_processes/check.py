@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 from checker.anomaly import Anomaly
 from checker.clock_text import ClockText
+from checker.collector import collector_paused
 from checker.history.history import History
 from checker.live_processes.explanation import Explainer
 from checker.live_processes.instants import Answer, LeastInstants
@@ -25,24 +24,8 @@ def check_live_processes(history: History, spec: LiveProcesses) -> Verdict:
     Complexity: near-linear in events plus sizes of answers where answers tell incarnations;
     otherwise times the number of ways to read them, which `spec.matchings_max` bounds.
     """
-    with _collector_paused():
+    with collector_paused():
         return _check(history, spec)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pauses the cyclic garbage collector.
-
-    A check makes an object per call and no garbage in cycles; each full collection would walk over the
-    whole history again, which takes up to half of the time.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _check(history: History, spec: LiveProcesses) -> Verdict:
