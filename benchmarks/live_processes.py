@@ -155,12 +155,12 @@ def main() -> None:
         history = valid_history(count, options.processes)
         events = len(history.events)
 
-        def row(what: str, work: Callable[[], object], *, memory: bool) -> None:
+        def row(what: str, work: Callable[[], object]) -> None:
             median, longest = seconds(work, options.repeats)
-            per_event = f"{peak_bytes(work) / events:.0f}" if memory else "-"  # noqa: B023
+            per_event = peak_bytes(work) / events  # noqa: B023
             print(
                 f"{what:<28}{events:>10}{median:>10.2f}{longest:>8.2f}"  # noqa: B023
-                f"{events / median:>11,.0f}{per_event:>9}",  # noqa: B023
+                f"{events / median:>11,.0f}{per_event:>9.0f}",  # noqa: B023
                 flush=True,
             )
 
@@ -170,12 +170,11 @@ def main() -> None:
                 row(
                     f"{definition}, {failures}",
                     lambda spec=spec: checked(history, spec),  # noqa: B023
-                    memory=count == options.events,
                 )
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "history.jsonl"
             history.save(path)
-            row("reading the file", lambda: read(path), memory=count == options.events)  # noqa: B023
+            row("reading the file", lambda: read(path))  # noqa: B023
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"peak memory of the whole run: {peak_mb:.0f} MB")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import select
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from jax_bridge.conditions import Inside, Kill, Restart
 from jax_bridge.errors import LaunchFailed
 
 POLL_S = 0.01
+READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 NS_PER_S = 1_000_000_000
 
@@ -152,10 +154,12 @@ class _Launcher:
             start_new_session=True,
         )
         assert self._service.stdout is not None
-        line = self._service.stdout.readline().decode(errors="replace")
+        ready, _, _ = select.select([self._service.stdout], [], [], READY_TIMEOUT_S)
+        line = self._service.stdout.readline().decode(errors="replace") if ready else ""
         fields = dict(word.partition("=")[::2] for word in line.split()[1:])
         if not line.startswith("ready ") or "address" not in fields:
             why = (self._logs / "service.log").read_text(errors="replace").strip().split("\n")[-1]
+            why = why or f"no sign of it after {READY_TIMEOUT_S:g} s"
             raise LaunchFailed(f"the {self.job.service} service did not come up: {why}")
         self._address = fields["address"]
         self.say(f"{self.job.service} service at {self._address}")

@@ -14,6 +14,7 @@ from checker.history import Crash, Start
 from checker.timeline import timeline
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.extras import require
+from coord_sim.cli.interrupts import end_like_ctrl_c_on_sigterm
 from coord_sim.cli.terminal import ascii_only, use_colour, width
 from coord_sim.faults import Crash as SimulatedCrash
 from coord_sim.faults import Restart as SimulatedRestart
@@ -88,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
     require("grpc", "server", "demo")
     chosen = [part for part in PARTS if not options.only or part.name in options.only]
     options.out.mkdir(parents=True, exist_ok=True)
+    end_like_ctrl_c_on_sigterm()
     began = time.monotonic()
     outcomes = []
     for number, part in enumerate(chosen, start=1):

@@ -11,6 +11,7 @@ from checker import LiveProcesses, check
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.exit_codes import BAD_INPUT, INTERRUPTED, code_of
 from coord_sim.cli.extras import require
+from coord_sim.cli.interrupts import end_like_ctrl_c_on_sigterm
 from coord_sim.cli.numbers import positive_int, positive_seconds
 from coord_sim.cli.verdict_text import verdict_lines
 from jax_bridge.conditions import parse_kill, parse_restart
@@ -91,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
         restarts=tuple(options.restart),
         timeout_s=options.timeout,
     )
+    end_like_ctrl_c_on_sigterm()
     try:
         result = run_job(job, lambda line: print(line, flush=True))
     except LaunchFailed as error:

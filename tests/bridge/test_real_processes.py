@@ -223,8 +223,9 @@ def test_a_kill_by_time_keeps_all_that_was_recorded(
     assert isinstance(result.history.events[-1], Crash)
 
 
-def test_ctrl_c_ends_all_children_and_keeps_the_history(
-    tmp_path: Path, script: Callable[[str], Path]
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_end_all_children_and_keep_the_history(
+    tmp_path: Path, script: Callable[[str], Path], number: signal.Signals
 ) -> None:
     out = tmp_path / "run.jsonl"
     command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--processes", "2"]
@@ -242,7 +243,7 @@ def test_ctrl_c_ends_all_children_and_keeps_the_history(
             for line in (launcher.stdout.readline() for _ in range(3))
             if "(pid " in line
         ]
-        launcher.send_signal(signal.SIGINT)
+        launcher.send_signal(number)
         output = launcher.stdout.read()
         assert launcher.wait(timeout=60) == 130, output
     assert len(pids) == 2

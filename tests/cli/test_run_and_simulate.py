@@ -11,6 +11,7 @@ import venv
 from importlib import metadata
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 from checker import read
@@ -130,12 +131,10 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = folder.glob("lib/python3*/site-packages")
-    import networkx
-
     installed = metadata.distribution("coordlab").locate_file("")
     (about,) = Path(str(installed)).glob("coordlab-*.dist-info")
     (site / about.name).symlink_to(about)
-    (site / "networkx").symlink_to(Path(networkx.__file__).parent)
+    (site / "networkx").symlink_to(Path(nx.__file__).parent)
     for package in ("checker", "coord_sim", "jax_bridge"):
         (site / package).symlink_to(ROOT / package)
     python = folder / "bin" / "python"
