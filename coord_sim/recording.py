@@ -26,11 +26,20 @@ from coord_sim.core.messages import (
 from coord_sim.core.status import Status
 
 
-def operation_of(request: Request) -> tuple[str, Mapping[str, object]] | None:
-    """Name and arguments of the operation that a request performs, or None if it is none."""
+def operation_of(request: Request, tasks: int) -> tuple[str, Mapping[str, object]] | None:
+    """Name and arguments of the operation that a request performs, or None if it is none.
+
+    Args:
+      request: The request.
+      tasks: How many the job has. A call about all of them does not list them, and ids that are none
+        of them are left out.
+    """
     match request:
         case GetAliveTasks():
-            return LIVE_PROCESSES, {"participants": tuple(sorted(set(request.tasks)))}
+            participants = {task for task in request.tasks if 0 <= task < tasks}
+            if len(participants) == tasks:
+                return LIVE_PROCESSES, {}
+            return LIVE_PROCESSES, {"participants": tuple(sorted(participants))}
         case InsertKeyValue():
             arguments: dict[str, object] = {
                 "key": request.key,

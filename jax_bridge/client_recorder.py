@@ -11,6 +11,7 @@ import contextlib
 import functools
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ from checker.history import (
     LIVE_PROCESSES,
     SHUTDOWN,
     Enter,
+    Event,
     Exit,
     Fail,
     Header,
@@ -52,135 +54,95 @@ _DEFINITE_CODES = frozenset(
 _CODE = re.compile(r"([A-Z_]{2,}):")
 _PROBES = 3
 
-Arguments = Callable[..., Mapping[str, object]]
+Arguments = Callable[..., Mapping[str, Any]]
 
 
 class ProcessRecorder:
     """Writes the events of one start of one process.
 
+    A program may connect more than once, with one client after the other: each is an incarnation of
+    its own, hence a lifetime of its own, numbered from 0 in this start. Clients are told apart by their
+    `id`; a reference would keep them from being destroyed, by which a client leaves the job.
+
     Args:
       path: The file of this start.
-      process, lifetime: Who this is.
+      process: Who this is.
       processes: How many the job has.
       hold: Where to stop and wait for SIGKILL, if anywhere.
       held_path: Created when the process stands there.
     """
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        process: int,
-        lifetime: int,
-        processes: int,
-        hold: Inside | None,
-        held_path: Path,
+        self, path: Path, *, process: int, processes: int, hold: Inside | None, held_path: Path
     ) -> None:
         self.process = process
-        self.lifetime = lifetime
+        self.everybody = frozenset(range(processes))
         self._hold = hold
         self._held_path = held_path
         self._counts: dict[str, int] = {}
         self._operations = 0
         self._blocks = 0
-        self._lock = threading.Lock()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._lifetime_of: dict[int, int] = {}
+        self._incarnation_of: dict[int, int | None] = {}
+        self._lock = threading.RLock()
+        self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         header = Header(source="processes", participants=tuple(range(processes)))
-        self._writer = HistoryWriter(functools.partial(os.write, descriptor), header)
+        self._writer = HistoryWriter(self._write, header)
 
-    def start(self, since_ns: int, incarnation: int | None) -> None:
-        """The client has connected."""
+    def start(self, client: int, since_ns: int, incarnation: int | None) -> None:
+        """A client has connected; once more in the same incarnation is nothing new."""
         with self._lock:
-            self._writer.append(
-                Start(
-                    time_ns=time.monotonic_ns(),
-                    process=self.process,
-                    lifetime=self.lifetime,
-                    incarnation=incarnation,
-                    since_ns=since_ns,
-                )
-            )
+            lifetime = self._lifetime(client)
+            if lifetime in self._incarnation_of:
+                if self._incarnation_of[lifetime] == incarnation:
+                    return
+                del self._lifetime_of[client]
+                lifetime = self._lifetime(client)
+            self._incarnation_of[lifetime] = incarnation
+            self._append(Start, lifetime, incarnation=incarnation, since_ns=since_ns)
 
-    def invoke(self, operation: str, arguments: Mapping[str, object]) -> int:
+    def invoke(self, client: int, operation: str, arguments: Mapping[str, object]) -> int:
         """A call begins; returns its id."""
         with self._lock:
             number = self._operations
             self._operations += 1
-            self._writer.append(
-                Invoke(
-                    time_ns=time.monotonic_ns(),
-                    process=self.process,
-                    lifetime=self.lifetime,
-                    id=number,
-                    operation=operation,
-                    arguments=arguments,
-                )
-            )
+            lifetime = self._lifetime(client)
+            self._append(Invoke, lifetime, id=number, operation=operation, arguments=arguments)
         return number
 
-    def ok(self, number: int, result: object) -> None:
+    def ok(self, client: int, number: int, result: object) -> None:
         """A call has returned."""
-        with self._lock:
-            self._writer.append(
-                Ok(
-                    time_ns=time.monotonic_ns(),
-                    process=self.process,
-                    lifetime=self.lifetime,
-                    id=number,
-                    result=result,
-                )
-            )
+        self._append(Ok, self._lifetime(client), id=number, result=result)
 
-    def error(self, number: int, error: BaseException) -> None:
+    def error(self, client: int, number: int, error: BaseException) -> None:
         """A call has raised."""
         text = str(error)
         code = _CODE.match(text)
         name = code[1] if code else type(error).__name__
         kind = Fail if name in _DEFINITE_CODES else Info
-        with self._lock:
-            self._writer.append(
-                kind(
-                    time_ns=time.monotonic_ns(),
-                    process=self.process,
-                    lifetime=self.lifetime,
-                    id=number,
-                    code=name,
-                    message=text.split("\n", maxsplit=1)[0][:500],
-                )
-            )
+        message = text.split("\n", maxsplit=1)[0][:500]
+        self._append(kind, self._lifetime(client), id=number, code=name, message=message)
 
     def enter(self, live: dict[int, int]) -> int:
         """A block begins; returns its number."""
         with self._lock:
             block = self._blocks
             self._blocks += 1
-            self._writer.append(
-                Enter(
-                    time_ns=time.monotonic_ns(),
-                    process=self.process,
-                    lifetime=self.lifetime,
-                    block=block,
-                    live=dict(live),
-                )
-            )
+            self._append(Enter, self._latest_lifetime(), block=block, live=dict(live))
         return block
 
     def exit(
         self, block: int, outcome: str, failed: tuple[int, ...] = (), message: str = ""
     ) -> None:
         """A block has ended."""
-        with self._lock:
-            self._writer.append(
-                Exit(
-                    time_ns=time.monotonic_ns(),
-                    process=self.process,
-                    lifetime=self.lifetime,
-                    block=block,
-                    outcome=outcome,
-                    failed=failed,
-                    message=message[:500],
-                )
-            )
+        self._append(
+            Exit,
+            self._latest_lifetime(),
+            block=block,
+            outcome=outcome,
+            failed=failed,
+            message=message[:500],
+        )
 
     def is_held(self, operation: str) -> bool:
         """Counts a call of `operation`, and says whether it is the one to be killed in."""
@@ -191,6 +153,38 @@ class ProcessRecorder:
         """Tells the launcher that the process stands where it asked for, and stays there."""
         self._held_path.touch()
         threading.Event().wait()
+
+    def _lifetime(self, client: int) -> int:
+        with self._lock:
+            return self._lifetime_of.setdefault(client, len(self._incarnation_of))
+
+    def _latest_lifetime(self) -> int:
+        return max(self._incarnation_of, default=0)
+
+    def _append(self, kind: Callable[..., Event], lifetime: int, **fields: Any) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._writer.append(
+                    kind(
+                        time_ns=time.monotonic_ns(),
+                        process=self.process,
+                        lifetime=lifetime,
+                        **fields,
+                    )
+                )
+
+    def _write(self, lines: bytes) -> None:
+        """One write per event. A disk that is full ends the recording, never the program."""
+        if self._file is None:
+            return
+        try:
+            written = os.write(self._file, lines)
+            problem = "" if written == len(lines) else "the disk is full"
+        except OSError as error:
+            problem = str(error)
+        if problem:
+            self._file = None
+            print(f"coordlab: recording stopped: {problem}", file=sys.stderr)
 
 
 def install(recorder: ProcessRecorder) -> None:
@@ -206,8 +200,10 @@ def install(recorder: ProcessRecorder) -> None:
         since_ns = time.monotonic_ns()
         result = connect(self)
         # jaxlib does not tell its incarnation; a round of this process alone does, at once.
-        incarnation = get_live_nodes(self, [recorder.process]).get(recorder.process)
-        recorder.start(since_ns, incarnation)
+        incarnation = None
+        with contextlib.suppress(Exception):  # The program asked to connect, and for nothing more.
+            incarnation = get_live_nodes(self, [recorder.process]).get(recorder.process)
+        recorder.start(id(self), since_ns, incarnation)
         _install_blocks(recorder)
         return result
 
@@ -236,15 +232,20 @@ def _recorded(
 ) -> Callable[..., Any]:
     @functools.wraps(method)
     def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        number = recorder.invoke(operation, arguments(*args, **kwargs))
+        described = dict(arguments(*args, **kwargs))
+        if described.get("participants") == recorder.everybody:
+            del described["participants"]  # It is understood, and long in large jobs.
+        elif "participants" in described:
+            described["participants"] = tuple(sorted(described["participants"]))
+        number = recorder.invoke(id(self), operation, described)
         if recorder.is_held(operation):
             _stay_inside(recorder, functools.partial(method, self, *args, **kwargs), self, probe)
         try:
             result = method(self, *args, **kwargs)
         except Exception as error:
-            recorder.error(number, error)
+            recorder.error(id(self), number, error)
             raise
-        recorder.ok(number, result_of(result))
+        recorder.ok(id(self), number, result_of(result))
         return result
 
     return recorded
@@ -315,7 +316,7 @@ def _recorded_exit(recorder: ProcessRecorder, block: int) -> Iterator[None]:
 
 
 def _live_arguments(processes: Any) -> Mapping[str, object]:
-    return {"participants": tuple(sorted({int(process) for process in processes}))}
+    return {"participants": frozenset(int(process) for process in processes)}
 
 
 def _live_result(live: Any) -> object:
@@ -387,3 +388,6 @@ _METHODS: dict[str, tuple[str, Arguments, Callable[[Any], object]]] = {
     "wait_at_barrier": ("barrier", _barrier_arguments, _nothing),
     "shutdown": (SHUTDOWN, _no_arguments, _nothing),
 }
+
+OPERATIONS = frozenset(operation for operation, _, _ in _METHODS.values())
+"""Names that a condition `in:OPERATION#K` may use, besides `block`."""

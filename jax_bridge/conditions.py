@@ -16,13 +16,20 @@ class Inside:
     operation: str
     count: int
 
+    def __str__(self) -> str:
+        return f"in:{self.operation}#{self.count}"
+
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """SIGKILL for a process, `at_s` after the run began or inside a call."""
+    """SIGKILL for a process: so many seconds after the run began, or inside a call."""
 
     process: int
     when: float | Inside
+
+    def __str__(self) -> str:
+        when = self.when if isinstance(self.when, Inside) else f"{self.when:g}"
+        return f"{self.process}@{when}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import platform
 import select
@@ -11,8 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import IO
@@ -25,6 +26,11 @@ POLL_S = 0.01
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 NS_PER_S = 1_000_000_000
+MARKER = ".coordlab-run"
+"""Lies in the folder of a run, which may therefore be replaced by the next run."""
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +42,8 @@ class Job:
       processes: How many.
       service_command: Starts the service; its first line must be `ready address=HOST:PORT ...`.
       service: Its name, for the header.
-      out: The history file; logs go to `OUT.logs`, recordings to `OUT.parts` until merged.
+      out: The history file. Beside it, `RUN` = OUT without `.jsonl` and with `.run` is the run's
+        folder: output of the processes in `RUN/logs`, recordings in `RUN/parts` until merged.
       kills, restarts: What happens to whom.
       timeout_s: After this time whoever still runs is killed.
     """
@@ -70,7 +77,7 @@ class JobResult:
 @dataclass(slots=True)
 class _Running:
     process: int
-    lifetime: int
+    start: int
     popen: subprocess.Popen[bytes]
     held: Path
     log: Path
@@ -107,12 +114,13 @@ class _Launcher:
     def __init__(self, job: Job, say: Callable[[str], None]) -> None:
         self.job = job
         self.say = _Progress(say)
-        self._parts = job.out.with_name(job.out.name + ".parts")
-        self._logs = job.out.with_name(job.out.name.removesuffix(".jsonl") + ".logs")
+        self._folder = run_folder(job.out)
+        self._parts = self._folder / "parts"
+        self._logs = self._folder / "logs"
         self._service: subprocess.Popen[bytes] | None = None
         self._address = ""
         self._running: dict[int, _Running] = {}
-        self._lifetimes = [0] * job.processes
+        self._starts = [0] * job.processes
         self._events: list[Event] = []
         self._kills = list(job.kills)
         self._restarts = list(job.restarts)
@@ -121,9 +129,7 @@ class _Launcher:
         self._open_files: list[IO[bytes]] = []
 
     def run(self) -> JobResult:
-        for folder in (self._parts, self._logs):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
+        self._make_folder()
         interrupted = False
         try:
             self._start_service()
@@ -134,13 +140,32 @@ class _Launcher:
             interrupted = True
             self.say("interrupted: ending all processes")
         finally:
-            self._end_all("interrupted" if interrupted else "ended by the launcher")
-            self._stop_service()
-            for file in self._open_files:
-                file.close()
+            with _undisturbed():
+                self._end_all("interrupted" if interrupted else "ended by the launcher")
+                self._stop_service()
+                for file in self._open_files:
+                    file.close()
+                history = self._merge()
         for kill in self._kills:
             self._unplanned.append(f"the planned kill {kill} was never reached")
-        return JobResult(self._merge(), tuple(self._unplanned), interrupted)
+        return JobResult(history, tuple(self._unplanned), interrupted)
+
+    def _make_folder(self) -> None:
+        """Makes the run's folder; one that is there is removed only if it is a finished run's."""
+        if self.job.out.is_dir():
+            raise LaunchFailed(f"{self.job.out} is a folder; the history needs a file")
+        marker = self._folder / MARKER
+        if self._folder.exists():
+            if not marker.is_file():
+                raise LaunchFailed(f"{self._folder} is in the way and not of a run; move it away")
+            if any(self._parts.glob("*.jsonl")):
+                raise LaunchFailed(
+                    f"{self._parts} holds recordings of a run that was not merged; move it away"
+                )
+            shutil.rmtree(self._folder)
+        for folder in (self._parts, self._logs):
+            folder.mkdir(parents=True)
+        marker.touch()
 
     # --- the service ---------------------------------------------------------------------------
 
@@ -152,6 +177,7 @@ class _Launcher:
             stderr=log,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - the launcher has one thread
         )
         assert self._service.stdout is not None
         ready, _, _ = select.select([self._service.stdout], [], [], READY_TIMEOUT_S)
@@ -179,15 +205,14 @@ class _Launcher:
     # --- processes -----------------------------------------------------------------------------
 
     def _start(self, process: int) -> None:
-        lifetime = self._lifetimes[process]
-        self._lifetimes[process] += 1
-        name = f"process-{process}-{lifetime}"
+        start = self._starts[process]
+        self._starts[process] += 1
+        name = f"process-{process}-{start}"
         held = self._parts / f"{name}.held"
         kill = next((kill for kill in self._kills if kill.process == process), None)
         command = [sys.executable, "-m", "jax_bridge.process_main"]
         command += ["--part", str(self._parts / f"{name}.jsonl"), "--held", str(held)]
         command += ["--process", str(process), "--processes", str(self.job.processes)]
-        command += ["--lifetime", str(lifetime)]
         if kill is not None and isinstance(kill.when, Inside):
             command += ["--hold-operation", kill.when.operation]
             command += ["--hold-count", str(kill.when.count)]
@@ -200,11 +225,12 @@ class _Launcher:
             stdin=subprocess.DEVNULL,
             env=self._environment(),
             start_new_session=True,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - the launcher has one thread
         )
         self._running[process] = _Running(
-            process, lifetime, popen, held, self._logs / f"{name}.log", kill, time.monotonic_ns()
+            process, start, popen, held, self._logs / f"{name}.log", kill, time.monotonic_ns()
         )
-        self.say(f"process {process} started (pid {popen.pid})" + (", again" if lifetime else ""))
+        self.say(f"process {process} started (pid {popen.pid})" + (", again" if start else ""))
 
     def _filled_in(self, process: int) -> list[str]:
         values = {
@@ -244,6 +270,13 @@ class _Launcher:
                     f"{', '.join(str(p) for p in sorted(self._running))}; see {self._logs}"
                 )
                 return
+            assert self._service is not None
+            if self._service.poll() is not None:
+                self._unplanned.append(
+                    f"the {self.job.service} service died ({_end_of(self._service.returncode)}); "
+                    f"see {self._logs / 'service.log'}"
+                )
+                return
             for running in list(self._running.values()):
                 self._look_after(running, now_ns)
             for due_ns, process in list(self._due_restarts):
@@ -271,7 +304,7 @@ class _Launcher:
         assert kill is not None
         self._kills.remove(kill)
         since_ns = time.monotonic_ns()
-        running.popen.send_signal(signal.SIGKILL)
+        os.killpg(running.popen.pid, signal.SIGKILL)
         running.popen.wait()
         self.say(f"process {running.process} killed {where}")
         self._reaped(running, since_ns, f"SIGKILL {where}")
@@ -283,14 +316,16 @@ class _Launcher:
 
     def _reaped(self, running: _Running, since_ns: int, cause: str | None) -> None:
         del self._running[running.process]
+        with contextlib.suppress(ProcessLookupError):  # Children that it left behind, if any.
+            os.killpg(running.popen.pid, signal.SIGKILL)
         time_ns = time.monotonic_ns()
-        process, lifetime, code = running.process, running.lifetime, running.popen.returncode
+        process, lifetime, code = running.process, running.start, running.popen.returncode
         if cause is None and code == 0:
             self._events.append(Leave(time_ns=time_ns, process=process, lifetime=lifetime))
             self.say(f"process {process} ended")
             return
         if cause is None:
-            cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            cause = _end_of(code)
             self._unplanned.append(f"process {process} died by itself ({cause}); see {running.log}")
             self.say(f"process {process} died by itself: {cause}")
         self._events.append(
@@ -302,17 +337,18 @@ class _Launcher:
     def _end_all(self, cause: str) -> None:
         for running in list(self._running.values()):
             since_ns = time.monotonic_ns()
-            with contextlib.suppress(ProcessLookupError):  # It may end in this moment.
-                os.killpg(running.popen.pid, signal.SIGKILL)
+            os.killpg(running.popen.pid, signal.SIGKILL)
             running.popen.wait()
             self._reaped(running, since_ns, cause)
 
     # --- the history ---------------------------------------------------------------------------
 
     def _merge(self) -> History:
-        paths = sorted(self._parts.glob("*.jsonl"))
-        # A process that was killed before it wrote its header has nothing to tell.
-        parts = [read(path) for path in paths if path.read_bytes().count(b"\n")]
+        """Merges the parts of all starts and what the launcher saw, and saves the history.
+
+        A start of a process may connect more than once, each time as another incarnation: its part
+        numbers these from 0, and the history numbers the lifetimes of a process throughout.
+        """
         participants = tuple(range(self.job.processes))
         details: dict[str, object] = {
             "service": self.job.service,
@@ -322,11 +358,60 @@ class _Launcher:
             "jaxlib": _version("jaxlib"),
         }
         header = Header(source="processes", participants=participants, details=details)
-        parts.append(History(header, self._events))
-        history = merge(parts, header)
-        history.save(self.job.out)
+        parts = []
+        last_lifetime: dict[tuple[int, int], int] = {}
+        for process in participants:
+            lifetimes = 0
+            for start in range(self._starts[process]):
+                part = self._part(process, start, header)
+                events = [replace(e, lifetime=lifetimes + e.lifetime) for e in part.events]
+                parts.append(History(header, events, part.notes))
+                lifetimes += 1 + max((event.lifetime for event in part.events), default=0)
+                last_lifetime[process, start] = lifetimes - 1
+        seen = [replace(e, lifetime=last_lifetime[e.process, e.lifetime]) for e in self._events]
+        history = merge([*parts, History(header, seen)], header)
+        if any(self._starts):
+            history.save(self.job.out)
         shutil.rmtree(self._parts)
         return history
+
+    def _part(self, process: int, start: int, header: Header) -> History:
+        path = self._parts / f"process-{process}-{start}.jsonl"
+        # A process that was killed before it wrote its header has nothing to tell.
+        if not path.exists() or not path.read_bytes().count(b"\n"):
+            return History(header, [])
+        return read(path)
+
+
+def run_folder(out: Path) -> Path:
+    """The folder of a run beside its history."""
+    return out.with_name(out.name.removesuffix(".jsonl") + ".run")
+
+
+def _end_of(code: int) -> str:
+    """How a process ended, from its return code."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _die_with_parent() -> None:
+    """Asks Linux to kill this process when the launcher dies, by SIGKILL even."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Lets nothing interrupt: a second Ctrl-C must not cost the history that the first one kept."""
+    blocked = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _version(distribution: str) -> str | None:
@@ -347,9 +432,9 @@ def model_service_command(
 
 
 def real_service_command(
-    processes: int, *, heartbeat_timeout_s: float, recoverable: bool
+    processes: int, *, heartbeat_timeout_s: int, recoverable: bool
 ) -> tuple[str, ...]:
     """The command that serves a job with jaxlib's C++ service, which takes whole seconds."""
     command = [sys.executable, "-m", "jax_bridge.real_service", "--processes", str(processes)]
-    command += ["--heartbeat-timeout", str(max(1, round(heartbeat_timeout_s)))]
+    command += ["--heartbeat-timeout", str(heartbeat_timeout_s)]
     return (*command, "--recoverable") if recoverable else tuple(command)

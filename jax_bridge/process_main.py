@@ -18,7 +18,6 @@ def main() -> None:
     parser.add_argument("--held", type=Path, required=True)
     parser.add_argument("--process", type=int, required=True)
     parser.add_argument("--processes", type=int, required=True)
-    parser.add_argument("--lifetime", type=int, required=True)
     parser.add_argument("--hold-operation")
     parser.add_argument("--hold-count", type=int)
     parser.add_argument("script")
@@ -30,7 +29,6 @@ def main() -> None:
     recorder = ProcessRecorder(
         options.part,
         process=options.process,
-        lifetime=options.lifetime,
         processes=options.processes,
         hold=hold,
         held_path=options.held,

@@ -97,7 +97,8 @@ def _decoded_lines(file: IO[bytes]) -> Iterator[str]:
             if line.endswith(b"\n") or error.reason != "unexpected end of data":
                 raise
             text = line.decode(errors="ignore")  # The last line, cut inside a character.
-        yield text
+        # Editors of some systems put a byte order mark before the first line.
+        yield text.removeprefix("\ufeff")
 
 
 class HistoryReader:

@@ -56,6 +56,7 @@ class HistoryWriter:
         self._write = write
         self._answers: dict[frozenset[tuple[int, int | None]], int] = {}
         self._answers_written = 0
+        self._latest: tuple[object, int] = (None, -1)
         self._write(_encode(header_fields(header)))
 
     def append(self, event: Event) -> None:
@@ -64,17 +65,20 @@ class HistoryWriter:
         if live is None or len(live) <= INLINE_LIVE_SET_MAX:
             self._write(_encode(event_fields(event)))
             return
-        key = frozenset(live.items())
-        number = self._answers.get(key)
         prefix = b""
-        if number is None:
-            number = self._answers_written
-            self._answers_written += 1
-            if len(self._answers) >= _REMEMBERED_ANSWERS_MAX:
-                del self._answers[next(iter(self._answers))]
-            self._answers[key] = number
-            prefix = _encode({"type": "answer", "answer": number, "live": _live_set_fields(live)})
-        self._write(prefix + _encode(event_fields(event, answer=number)))
+        if live is not self._latest[0]:  # Else it need not be looked at, however large it is.
+            key = frozenset(live.items())
+            number = self._answers.get(key)
+            if number is None:
+                number = self._answers_written
+                self._answers_written += 1
+                if len(self._answers) >= _REMEMBERED_ANSWERS_MAX:
+                    del self._answers[next(iter(self._answers))]
+                self._answers[key] = number
+                fields = _live_set_fields(live)
+                prefix = _encode({"type": "answer", "answer": number, "live": fields})
+            self._latest = (live, number)
+        self._write(prefix + _encode(event_fields(event, answer=self._latest[1])))
 
 
 def dumps(history: History) -> str:
@@ -89,6 +93,11 @@ def dumps(history: History) -> str:
 def write(history: History, path: str | Path) -> None:
     """Writes a history file; a reader sees the old file or the whole new one, never a part."""
     target = Path(path)
+    if target.exists() and not target.is_file():
+        # A device or a pipe is written to, and must never be replaced; a folder is an error.
+        with open(target, "wb") as file:
+            _write_all(history, file)
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

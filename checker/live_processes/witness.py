@@ -114,6 +114,8 @@ class Witness:
         """One line on the answers, then one per shifted failure."""
         count = len(self._answers)
         lines = [f"{count} {self.noun}{'' if count == 1 else 's'} placed."]
+        if count == 0:
+            lines = ["Nothing was checked: no call of live_processes was answered."]
         lines += [self._sentence(failure) for failure in self.failures]
         return "\n".join(lines)
 

@@ -23,10 +23,16 @@ from coord_sim.sim import draw_faults, simulate, training_loop
 from jax_bridge import workloads
 from jax_bridge.conditions import parse_kill, parse_restart
 from jax_bridge.errors import LaunchFailed
-from jax_bridge.launcher import Job, model_service_command, real_service_command, run_job
+from jax_bridge.launcher import (
+    Job,
+    model_service_command,
+    real_service_command,
+    run_folder,
+    run_job,
+)
 
 PROCESSES = 3
-HEARTBEAT_TIMEOUT_S = 3.0
+HEARTBEAT_TIMEOUT_S = 3
 SEEDS_MAX = 500
 
 EXAMPLES = """\
@@ -170,7 +176,7 @@ def _tell_the_story(history: History, path: Path, say: Callable[[str], None]) ->
                 f"process {crash.process} was killed and came back as incarnation "
                 f"{back.incarnation}"
             )
-    log = path.with_name(path.name.removesuffix(".jsonl") + ".logs") / "process-0-0.log"
+    log = run_folder(path) / "logs" / "process-0-0.log"
     told = [
         line
         for line in log.read_text(errors="replace").splitlines()

@@ -11,6 +11,8 @@ INVALID = 1
 BAD_INPUT = 2
 UNKNOWN = 3
 INTERRUPTED = 130
+BROKEN_PIPE = 141
+"""As a shell reports a program that SIGPIPE ended: whoever read the output had enough."""
 
 _WORST_FIRST = (BAD_INPUT, INVALID, UNKNOWN, VALID)
 

@@ -6,5 +6,6 @@ import signal
 
 
 def end_like_ctrl_c_on_sigterm() -> None:
-    """Makes SIGTERM what Ctrl-C is, so that schedulers and `timeout` leave no children behind."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Makes SIGTERM and SIGHUP what Ctrl-C is: schedulers and time-outs leave no children behind."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)

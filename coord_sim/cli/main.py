@@ -11,7 +11,7 @@ from importlib import metadata
 from checker import MalformedHistory
 from coord_sim.cli import check, demo, run, serve, show, simulate
 from coord_sim.cli.errors import CommandError, complain, problem_of
-from coord_sim.cli.exit_codes import BAD_INPUT, INTERRUPTED
+from coord_sim.cli.exit_codes import BAD_INPUT, BROKEN_PIPE, INTERRUPTED
 
 _SUBCOMMANDS = (demo, check, show, simulate, serve, run)
 
@@ -40,7 +40,7 @@ def exit_code_of(run: Callable[[], int]) -> int:
     except BrokenPipeError:
         # Whoever read our output has enough; Python must not complain about that at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BAD_INPUT
+        return BROKEN_PIPE
     except (CommandError, MalformedHistory, OSError) as error:
         complain(problem_of(error))
         return BAD_INPUT

@@ -17,12 +17,18 @@ def positive_int(text: str) -> int:
     return value
 
 
+SECONDS_MAX = 1e9
+"""Longer times, some thirty years, are mistakes."""
+
+
 def positive_seconds(text: str) -> float:
     """A time in seconds, greater than 0."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (0 < value < math.inf):
-        raise argparse.ArgumentTypeError(f"must be a time in seconds above 0, found {text!r}")
+    if not 0 < value <= SECONDS_MAX:
+        raise argparse.ArgumentTypeError(
+            f"must be a time in seconds above 0 and up to {SECONDS_MAX:g}, found {text!r}"
+        )
     return value

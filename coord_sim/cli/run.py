@@ -14,7 +14,8 @@ from coord_sim.cli.extras import require
 from coord_sim.cli.interrupts import end_like_ctrl_c_on_sigterm
 from coord_sim.cli.numbers import positive_int, positive_seconds
 from coord_sim.cli.verdict_text import verdict_lines
-from jax_bridge.conditions import parse_kill, parse_restart
+from jax_bridge.client_recorder import OPERATIONS
+from jax_bridge.conditions import BLOCK, Inside, parse_kill, parse_restart
 from jax_bridge.errors import LaunchFailed
 from jax_bridge.launcher import Job, model_service_command, real_service_command, run_job
 
@@ -31,7 +32,8 @@ examples:
 
 {process}, {processes} and {address} are filled in. The script stays as it is: jaxlib's client is
 wrapped from outside. OPERATION is live_processes, key_value_get, ..., or block. Output of the
-processes goes to OUT.logs. Exit code: that of the check, or 2 if a process died by itself.
+processes goes to a folder beside OUT: run.run/logs for run.jsonl. Several kills of one process are for
+its starts, in the order given. Exit code: that of the check, or 2 if something was not as planned.
 """
 
 
@@ -80,6 +82,8 @@ def run(options: argparse.Namespace) -> int:
         require("grpc", "server", "run --service model")
     elif options.semantics != "shipped":
         raise CommandError("--semantics is a setting of our service; the real one is as shipped")
+    elif not options.heartbeat_timeout.is_integer():
+        raise CommandError("--heartbeat-timeout: the real service takes whole seconds only")
     _check_processes(options)
     job = Job(
         script=options.script,
@@ -118,7 +122,7 @@ def _service_command(options: argparse.Namespace) -> tuple[str, ...]:
             semantics=options.semantics,
         )
     return real_service_command(
-        options.processes, heartbeat_timeout_s=timeout_s, recoverable=recoverable
+        options.processes, heartbeat_timeout_s=int(timeout_s), recoverable=recoverable
     )
 
 
@@ -128,6 +132,12 @@ def _check_processes(options: argparse.Namespace) -> None:
         if process >= options.processes:
             raise CommandError(
                 f"there is no process {process}: processes are 0 to {options.processes - 1}"
+            )
+    for kill in options.kill:
+        if isinstance(kill.when, Inside) and kill.when.operation not in (*OPERATIONS, BLOCK):
+            raise CommandError(
+                f"--kill {kill}: no operation is called {kill.when.operation!r}; one of "
+                f"{', '.join([*sorted(OPERATIONS), BLOCK])}"
             )
     for restart in options.restart:
         if restart.process not in killed:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.extras import require
 from coord_sim.cli.numbers import positive_int, positive_seconds
 from coord_sim.core.identifiers import seconds
 from coord_sim.core.semantics import SEMANTICS, SHIPPED
-
-if TYPE_CHECKING:
-    from coord_sim.server.grpc_server import CoordinationServer
 
 EXAMPLES = """\
 examples:
@@ -65,6 +63,7 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serves until SIGTERM or Ctrl-C; 0."""
     require("grpc", "server", "serve")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # Its errors come to us, and in one line.
     if options.verbose:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     if not 0 <= options.port <= 65535:
@@ -85,26 +84,25 @@ async def _serve(options: argparse.Namespace) -> None:
         shutdown_timeout_ns=seconds(options.shutdown_timeout),
         semantics=SEMANTICS[options.semantics],
     )
+    server = CoordinationServer(config)
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    bound = server.bind(options.host, options.port)
     recorder = None
-    if options.record is not None:
+    if options.record is not None:  # Not before the port is ours: the file is written anew.
         details: dict[str, object] = {
             "semantics": options.semantics,
             "recoverable": options.recoverable,
             "heartbeat_timeout_s": options.heartbeat_timeout,
         }
         recorder = ServerRecorder(options.record, options.processes, details)
-    await _serve_until_stopped(CoordinationServer(config, recorder), options.host, options.port)
-
-
-async def _serve_until_stopped(server: CoordinationServer, host: str, port: int) -> None:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    bound = await server.start(host, port)
-    shown = f"[{host.strip('[]')}]" if ":" in host else host
+    await server.start(recorder)
+    host = options.host.strip("[]")
+    shown = f"[{host}]" if ":" in host else host
     print(f"ready address={shown}:{bound} incarnation={server.incarnation}", flush=True)
-    if host not in ("127.0.0.1", "localhost", "::1", "[::1]"):
+    if host not in ("127.0.0.1", "localhost", "::1"):
         logging.getLogger(__name__).warning(
             "anyone who reaches %s:%d can join, stop or read this job", shown, bound
         )

@@ -5,20 +5,22 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 from checker import Invalid, LiveProcesses, check
+from checker.history import Crash as CrashEvent
 from coord_sim.cli.errors import CommandError
-from coord_sim.cli.exit_codes import code_of
-from coord_sim.cli.numbers import positive_int, positive_seconds
+from coord_sim.cli.exit_codes import code_of, worst
+from coord_sim.cli.numbers import SECONDS_MAX, positive_int, positive_seconds
 from coord_sim.cli.terminal import Progress
 from coord_sim.cli.verdict_text import verdict_lines
+from coord_sim.core.identifiers import NS_PER_S, seconds
 from coord_sim.core.semantics import SEMANTICS, SHIPPED
 from coord_sim.errors import ScheduleError
 from coord_sim.faults import Crash, Fault, Restart
 from coord_sim.schedule import Schedule
-from coord_sim.sim import Run, draw_faults, simulate, training_loop
+from coord_sim.sim import KILLED, Run, draw_faults, simulate, training_loop
 
 EXAMPLES = """\
 examples:
@@ -67,24 +69,40 @@ def run(options: argparse.Namespace) -> int:
     """Simulates, writes and checks."""
     if options.random_faults and (options.crash or options.restart):
         raise CommandError("--random-faults draws all faults; leave out --crash and --restart")
+    codes = []
     with Progress("seed", options.seeds) as progress:
         for seed in range(options.seed, options.seed + options.seeds):
             progress.step(seed - options.seed)
             outcome = run_seed(options, seed)
             verdict = check(outcome.history, LiveProcesses())
+            codes.append(code_of(verdict))
             if isinstance(verdict, Invalid):
                 break
     if options.out is not None:
         outcome.history.save(options.out)
         print(f"history: {options.out} ({len(outcome.history.events)} events)")
-    if not outcome.finished:
-        print(f"stopped at the limit of {outcome.schedule.limit_s:g} s: somebody never finished")
+    for note in notes_on(outcome):
+        print(f"note: {note}")
     name = f"seed {seed}" if options.seeds == 1 else f"seed {seed} of {options.seeds} tried"
     for line in verdict_lines(name, outcome.history, verdict):
         print(line)
     if isinstance(verdict, Invalid):
         print(f"replay: {replay_command(options, seed)}")
-    return code_of(verdict)
+    return worst(codes)
+
+
+def notes_on(outcome: Run) -> Iterator[str]:
+    """What a reader of the verdict should know: faults that did not happen, processes that gave up."""
+    if not outcome.finished:
+        yield f"stopped at the limit of {outcome.schedule.limit_s:g} s: somebody never finished"
+    events = outcome.history.events
+    end_ns = events[-1].time_ns if events else 0
+    for fault in outcome.schedule.faults:
+        if seconds(fault.at_s) > end_ns:
+            yield f"{fault} did not happen: the run was over before"
+    for event in events:
+        if isinstance(event, CrashEvent) and event.cause != KILLED:
+            yield f"process {event.process} ended at {event.time_ns / NS_PER_S:.3f} s: {event.cause}"
 
 
 def run_seed(options: argparse.Namespace, seed: int) -> Run:
@@ -115,17 +133,15 @@ def replay_command(options: argparse.Namespace, seed: int) -> str:
     """The command that runs exactly this seed again."""
     words = ["coordlab", "simulate", "--processes", str(options.processes), "--seed", str(seed)]
     words += ["--semantics", options.semantics, "--steps", str(options.steps)]
-    words += ["--heartbeat-timeout", f"{options.heartbeat_timeout:g}"]
+    words += ["--heartbeat-timeout", repr(options.heartbeat_timeout)]
     if options.loss:
-        words += ["--loss", str(options.loss)]
+        words += ["--loss", repr(options.loss)]
     if options.random_faults:
         words.append("--random-faults")
     for crash in options.crash:
-        words += ["--crash", f"{crash.process}@{crash.at_s:g}"]
+        words += ["--crash", f"{crash.process}@{crash.at_s!r}"]
     for restart in options.restart:
-        words += ["--restart", f"{restart.process}@{restart.at_s:g}"]
-    if options.out is not None:
-        words += ["--out", str(Path(options.out))]
+        words += ["--restart", f"{restart.process}@{restart.at_s!r}"]
     return shlex.join(words)
 
 
@@ -142,6 +158,6 @@ def _restart(text: str) -> Restart:
 
 def _process_and_time(text: str) -> tuple[int, float]:
     match = _FAULT.fullmatch(text)
-    if match is None:
+    if match is None or float(match[2]) > SECONDS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form PROCESS@SECONDS, e.g. 1@2.5")
     return int(match[1]), float(match[2])

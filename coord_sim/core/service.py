@@ -365,7 +365,10 @@ class CoordinationService:
                 self._disconnect(task, now_ns)
             self._reply(call, self._shutdown_error)
             return
-        self._shutdown.arrive(id_, call, task.incarnation, now_ns)
+        older = self._shutdown.arrive(id_, call, task.incarnation, now_ns)
+        if older is not None:
+            message = f"A more recent barrier call of task {id_} has arrived."
+            self._reply(older, Status(code=Code.CANCELLED, message=message, service_error=None))
         in_error = next((t for t in self.membership.tasks if t.state is TaskState.ERROR), None)
         if in_error is not None:
             assert in_error.error is not None
@@ -468,6 +471,7 @@ class CoordinationService:
         if task.is_connected:
             self.membership.fail(task, reason)
             self._gone(task)
+            self._fail_shutdown_if_waiting([task])
 
     def _gone(self, task: Task) -> None:
         """A task is no longer connected: it is not waited for any more."""

@@ -42,13 +42,12 @@ class CoordinationServer:
 
     Args:
       config: Of the service.
-      recorder: Told of every request and reply, if given.
     """
 
-    def __init__(self, config: ServiceConfig, recorder: ServerRecorder | None = None) -> None:
+    def __init__(self, config: ServiceConfig) -> None:
         incarnation = int.from_bytes(os.urandom(INCARNATION_BITS // 8), "little")
         self._core = CoordinationService(config, Incarnation(incarnation), time.monotonic_ns())
-        self._recorder = recorder
+        self._recorder: ServerRecorder | None = None
         self._server: grpc.aio.Server | None = None
         self._waiting: dict[CallId, asyncio.Future[Answer]] = {}
         self._calls = 0
@@ -60,8 +59,8 @@ class CoordinationServer:
         """The service's own random number."""
         return self._core.incarnation
 
-    async def start(self, host: str, port: int) -> int:
-        """Begins to serve.
+    def bind(self, host: str, port: int) -> int:
+        """Takes an address.
 
         Args:
           host: Name or address to bind; IPv6 with or without brackets.
@@ -89,9 +88,18 @@ class CoordinationServer:
                 f"cannot bind {address}: the port is in use, or the host is not this machine's; "
                 "choose another, or port 0 for a free one"
             )
+        return bound
+
+    async def start(self, recorder: ServerRecorder | None = None) -> None:
+        """Begins to serve on the address that was bound.
+
+        Args:
+          recorder: Told of every request and reply, if given.
+        """
+        assert self._server is not None, "bind() comes first"
+        self._recorder = recorder
         await self._server.start()
         self._arm()
-        return bound
 
     async def stop(self) -> None:
         """Answers all waiting calls with UNAVAILABLE and closes; no client is left hanging."""

@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from checker.history import Header, HistoryWriter, Invoke, Start
+from checker.history import Header, HistoryWriter, Info, Invoke, Start
 from coord_sim.core.identifiers import CallId, Incarnation, TaskId
 from coord_sim.core.messages import (
     Answer,
@@ -62,7 +62,7 @@ class ServerRecorder:
         if isinstance(request, RegisterTask):
             self._registrations[call] = (request, time.monotonic_ns())
             return
-        operation = operation_of(request)
+        operation = operation_of(request, len(self._starts))
         if operation is None:
             return
         incarnation = request.caller.task_incarnation
@@ -74,11 +74,6 @@ class ServerRecorder:
         if lifetime is None:
             return  # Nobody who registered: there is no lifetime to attribute it to.
         name, arguments = operation
-        participants = arguments.get("participants")
-        if isinstance(participants, tuple):
-            # Rounds may name ids outside the job; a history's participants are the job's.
-            known = tuple(p for p in participants if 0 <= p < len(self._starts))
-            arguments = {**arguments, "participants": known}
         self._operations[call] = (process, lifetime, self._next_operation)
         self._writer.append(
             Invoke(
@@ -114,9 +109,22 @@ class ServerRecorder:
         self._writer.append(event)
 
     def hang_up(self, call: CallId) -> None:
-        """A call will not be answered: its operation stays pending."""
+        """A client gave up a call: it will not be answered, and may have an effect yet."""
         self._registrations.pop(call, None)
-        self._operations.pop(call, None)
+        operation = self._operations.pop(call, None)
+        if operation is None or self._descriptor is None:
+            return
+        process, lifetime, number = operation
+        self._writer.append(
+            Info(
+                time_ns=time.monotonic_ns(),
+                process=process,
+                lifetime=lifetime,
+                id=number,
+                code="CANCELLED",
+                message="the client gave up the call",
+            )
+        )
 
     def close(self) -> None:
         """Ends the recording."""
@@ -146,7 +154,10 @@ class ServerRecorder:
         if self._descriptor is None:
             return
         try:
-            os.write(self._descriptor, lines)
+            written = os.write(self._descriptor, lines)
+            problem = "" if written == len(lines) else "the disk is full"
         except OSError as error:
-            _log.warning("recording stopped: %s; what was written before is kept", error)
+            problem = str(error)
+        if problem:
+            _log.warning("recording stopped: %s; what was written before is kept", problem)
             self.close()

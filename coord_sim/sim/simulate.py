@@ -33,6 +33,9 @@ from coord_sim.sim.event_queue import EventQueue
 from coord_sim.sim.network import Network
 from coord_sim.sim.process import Client, Process, Program, Wait
 
+KILLED = "killed"
+"""Cause of the crashes that a schedule asks for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -110,7 +113,7 @@ class _Simulation:
     def _crash(self, process: int) -> None:
         lifetime = self._lifetimes[process]
         if lifetime is not None:
-            self.end(lifetime, "killed")
+            self.end(lifetime, KILLED)
 
     def _restart(self, process: int) -> None:
         self._restarts_to_come -= 1
@@ -306,7 +309,7 @@ class _Lifetime:
         return wait
 
     def _record(self, request: Request) -> int:
-        described = operation_of(request)
+        described = operation_of(request, self._simulation.schedule.processes)
         assert described is not None
         name, arguments = described
         number = self._simulation.operations

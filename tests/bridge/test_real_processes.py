@@ -16,6 +16,7 @@ from checker import Invalid, Valid, check, read
 from checker.history import Crash, Enter, Exit, History, Leave, Ok, Start, WellFormed
 from jax_bridge import workloads
 from jax_bridge.conditions import parse_kill, parse_restart
+from jax_bridge.errors import LaunchFailed
 from jax_bridge.launcher import (
     Job,
     JobResult,
@@ -45,7 +46,7 @@ def run(
             processes, heartbeat_timeout_s=2.0, recoverable=True, semantics=semantics
         )
     else:
-        command = real_service_command(processes, heartbeat_timeout_s=2.0, recoverable=True)
+        command = real_service_command(processes, heartbeat_timeout_s=2, recoverable=True)
     job = Job(
         script=script,
         arguments=arguments,
@@ -167,6 +168,24 @@ def test_a_history_recorded_by_the_server_has_the_same_verdict_and_says_what_it_
 SCRIPTS = {
     "raises": "import sys; sys.exit('a bug of its own')",
     "leaves": "pass",
+    "forks": (
+        "import os, sys, time\n"
+        "if os.fork() == 0:\n"
+        "    print('child', os.getpid(), flush=True)\n"
+        "    time.sleep(600)\n"
+        "time.sleep(1)\n"
+    ),
+    "waits": "import time; time.sleep(60)",
+    "connects-twice": (
+        "import sys\n"
+        "from jax_bridge import compat\n"
+        "for again in range(2):\n"
+        "    client = compat.new_client(sys.argv[3], 0, heartbeat_timeout_s=2, init_timeout_s=30)\n"
+        "    client.connect()\n"
+        "    client.get_live_nodes([0])\n"
+        "    client.shutdown()\n"
+    ),
+    "strange-signal": "import os; os.kill(os.getpid(), 40)",
     "keeps": (
         "import sys\n"
         "from jax_bridge import compat\n"
@@ -196,7 +215,7 @@ def test_a_process_that_dies_by_itself_is_reported_with_its_log(
     result = run(tmp_path / "run.jsonl", script("raises"), processes=1)
     (sentence,) = result.unplanned
     assert "process 0 died by itself (exit code 1)" in sentence
-    log = tmp_path / "run.logs" / "process-0-0.log"
+    log = tmp_path / "run.run" / "logs" / "process-0-0.log"
     assert str(log) in sentence
     assert "a bug of its own" in log.read_text()
     assert [type(e) for e in result.history.events] == [Crash]
@@ -213,6 +232,87 @@ def test_a_kill_that_is_never_reached_is_reported(
     assert [type(e) for e in result.history.events] == [Leave]
 
 
+def test_children_of_a_process_do_not_outlive_it(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    run(tmp_path / "run.jsonl", script("forks"), processes=1)
+    log = (tmp_path / "run.run" / "logs" / "process-0-0.log").read_text()
+    assert is_gone(int(log.split()[1]))
+
+
+def test_a_process_that_connects_twice_has_two_lifetimes(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    result = run(tmp_path / "run.jsonl", script("connects-twice"), processes=1)
+    assert result.unplanned == ()
+    starts = [e for e in result.history.events if isinstance(e, Start)]
+    assert [start.lifetime for start in starts] == [0, 1]
+    assert len({start.incarnation for start in starts}) == 2
+    assert [e.lifetime for e in result.history.events if isinstance(e, Leave)] == [1]
+    assert isinstance(check(result.history), Valid)
+
+
+def test_a_signal_without_a_name_is_told_by_its_number(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    result = run(tmp_path / "run.jsonl", script("strange-signal"), processes=1)
+    assert "signal 40" in result.unplanned[0]
+
+
+def test_a_service_that_dies_ends_the_run_and_is_named(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    out = tmp_path / "run.jsonl"
+    dying = "import time; print('ready address=127.0.0.1:1', flush=True); time.sleep(1); exit(7)"
+    job = Job(
+        script=script("waits"),
+        arguments=(),
+        processes=1,
+        service_command=(sys.executable, "-c", dying),
+        service="dying",
+        out=out,
+    )
+    result = run_job(job, print)
+    assert any("the dying service died (exit code 7)" in line for line in result.unplanned)
+
+
+def test_a_folder_that_is_in_the_way_is_not_touched(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    out = tmp_path / "run.jsonl"
+    folder = tmp_path / "run.run"
+    folder.mkdir()
+    (folder / "important.txt").write_text("mine")
+    with pytest.raises(LaunchFailed, match="not of a run; move it away"):
+        run(out, script("leaves"), processes=1)
+    assert (folder / "important.txt").read_text() == "mine"
+    (folder / "important.txt").unlink()
+    folder.rmdir()
+    run(out, script("leaves"), processes=1)
+    run(out, script("leaves"), processes=1)
+    parts = folder / "parts"
+    parts.mkdir()
+    (parts / "process-0-0.jsonl").write_text("unmerged")
+    with pytest.raises(LaunchFailed, match="a run that was not merged; move it away"):
+        run(out, script("leaves"), processes=1)
+    assert (parts / "process-0-0.jsonl").read_text() == "unmerged"
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process ends soon; a child of nobody may need a moment to be reaped."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
 def test_a_kill_by_time_keeps_all_that_was_recorded(
     tmp_path: Path, script: Callable[[str], Path]
 ) -> None:
@@ -223,7 +323,7 @@ def test_a_kill_by_time_keeps_all_that_was_recorded(
     assert isinstance(result.history.events[-1], Crash)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_and_sigterm_end_all_children_and_keep_the_history(
     tmp_path: Path, script: Callable[[str], Path], number: signal.Signals
 ) -> None:
@@ -232,7 +332,7 @@ def test_ctrl_c_and_sigterm_end_all_children_and_keep_the_history(
     command += ["--out", str(out), str(script("keeps")), "{process}", "{processes}", "{address}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
         assert launcher.stdout is not None
-        folder = tmp_path / "run.jsonl.parts"
+        folder = tmp_path / "run.run" / "parts"
         parts = [folder / f"process-{p}-0.jsonl" for p in (0, 1)]
         deadline = time.monotonic() + 60
         while not all(p.exists() and '"raw/' in p.read_text() for p in parts):
@@ -244,12 +344,11 @@ def test_ctrl_c_and_sigterm_end_all_children_and_keep_the_history(
             if "(pid " in line
         ]
         launcher.send_signal(number)
+        launcher.send_signal(number)  # People press it more than once.
         output = launcher.stdout.read()
         assert launcher.wait(timeout=60) == 130, output
     assert len(pids) == 2
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+    assert all(is_gone(pid) for pid in pids)
     history = read(out)
     assert {e.process for e in history.events if isinstance(e, Crash)} == {0, 1}
     assert {e.process for e in history.events if isinstance(e, Start)} == {0, 1}

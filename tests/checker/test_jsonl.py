@@ -305,3 +305,25 @@ def test_merging_sorts_by_time_and_numbers_operations_anew() -> None:
     ]
     assert [event.id for event in merged.events if isinstance(event, Invoke | Ok)] == [0, 1, 1, 0]
     assert merged.notes == ("torn",)
+
+
+def test_a_byte_order_mark_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    header = '{"coordlab_history":0,"source":"manual","clock":"abstract","participants":[0]}\n'
+    path.write_bytes(b"\xef\xbb\xbf" + header.encode())
+    assert read(path).header.participants == (0,)
+
+
+def test_a_round_of_ten_thousand_processes_takes_a_line_of_constant_size_each() -> None:
+    """Neither answers nor arguments may list everybody in every line."""
+    from coord_sim.schedule import Schedule
+    from coord_sim.sim import Process, simulate
+
+    async def program(process: Process) -> None:
+        await process.client.get_live_nodes(process.participants)
+
+    sizes = {}
+    for processes in (200, 400):
+        schedule = Schedule(processes=processes, seed=1, semantics="published")
+        sizes[processes] = len(simulate(program, schedule).history.to_text())
+    assert sizes[400] < 2.5 * sizes[200]

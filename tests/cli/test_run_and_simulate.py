@@ -37,6 +37,7 @@ def test_simulate_records_checks_and_prints_how_to_replay(
 ) -> None:
     out = tmp_path / "naive.jsonl"
     arguments = ["--processes", "3", "--seed", "5", "--semantics", "naive", "--out", str(out)]
+    arguments += ["--crash", "1@1.23456789", "--heartbeat-timeout", "2.000001"]
     assert main(["simulate", *arguments]) == 1
     printed = capsys.readouterr().out
     assert "seed 5: invalid (published: invalid)" in printed
@@ -44,8 +45,26 @@ def test_simulate_records_checks_and_prints_how_to_replay(
     (replay,) = [
         line.removeprefix("replay: ") for line in printed.splitlines() if line.startswith("replay")
     ]
-    assert main(shlex.split(replay)[1:]) == 1
-    assert out.read_bytes() == first
+    again = tmp_path / "again.jsonl"
+    assert main([*shlex.split(replay)[1:], "--out", str(again)]) == 1
+    assert again.read_bytes() == first
+
+
+def test_simulate_says_what_did_not_happen_and_who_gave_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["simulate", "--crash", "1@50", "--semantics", "published"]) == 0
+    assert "Crash(process=1, at_s=50.0) did not happen" in capsys.readouterr().out
+    assert main(["simulate", "--loss", "0.99"]) == 0
+    printed = capsys.readouterr().out
+    assert "note: process 0 ended at" in printed
+    assert "client ended the process" in printed
+    assert "Nothing was checked" in printed
+
+
+def test_an_output_that_is_no_regular_file_is_never_replaced() -> None:
+    assert main(["simulate", "--semantics", "published", "--out", "/dev/null"]) == 0
+    assert Path("/dev/null").is_char_device()
 
 
 def test_simulate_stops_at_the_first_seed_that_is_invalid(
@@ -72,10 +91,13 @@ def test_simulate_takes_crashes_and_restarts(
     [
         (["--crash", "1"], "'1' is not of the form PROCESS@SECONDS, e.g. 1@2.5"),
         (["--crash", "1@-3"], "'1@-3' is not of the form PROCESS@SECONDS"),
+        (["--crash", "1@1e300"], "'1@1e300' is not of the form PROCESS@SECONDS"),
+        (["--heartbeat-timeout", "1e300"], "up to 1e+09, found '1e300'"),
+        (["--out", "/tmp"], "/tmp: Is a directory"),
         (["--crash", "7@1"], "processes are 0 to 2"),
         (["--restart", "1@1"], "add the crash"),
         (["--processes", "0"], "must be a whole number from 1 on, found '0'"),
-        (["--heartbeat-timeout", "0"], "must be a time in seconds above 0, found '0'"),
+        (["--heartbeat-timeout", "0"], "must be a time in seconds above 0"),
         (["--loss", "1.5"], "loss is a probability below 1"),
         (["--random-faults", "--crash", "1@1"], "leave out --crash and --restart"),
         (["--semantics", "kind"], "invalid choice: 'kind'"),
@@ -97,6 +119,8 @@ def test_simulate_refuses_what_makes_no_sense(
         (["--kill", "1@1", "--restart", "1@2"], "is not of the form P@+SECONDS"),
         (["--restart", "1@+2"], "needs a --kill of that process"),
         (["--service", "real", "--semantics", "published"], "the real one is as shipped"),
+        (["--kill", "0@in:live_proceses#1"], "no operation is called 'live_proceses'; one of"),
+        (["--service", "real", "--heartbeat-timeout", "2.5"], "takes whole seconds only"),
         ([], "missing.py: there is no such script"),
     ],
 )

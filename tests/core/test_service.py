@@ -253,6 +253,32 @@ def test_34_a_shutdown_that_times_out_fails_the_job() -> None:
     assert states == [TaskState.ERROR, TaskState.DISCONNECTED]
 
 
+@pytest.mark.parametrize("death", ["restart", "stale heartbeat", "silence"])
+def test_a_waiting_shutdown_fails_with_any_death(death: str) -> None:
+    job = Driver(recoverable=False)
+    job.register_all()
+    job.poll(0, A)
+    waiting = job.shutdown(0, A)
+    if death == "restart":
+        job.register(1, B + 100)
+    elif death == "stale heartbeat":
+        job.heartbeat(1, B + 100)
+    else:
+        job.sleep(3.2, beating=[(0, A)])
+    assert job.code(waiting) is Code.INTERNAL
+    assert "Shutdown barrier has failed" in job.status(waiting).message
+
+
+def test_a_second_shutdown_of_a_task_replaces_its_first() -> None:
+    job = Driver(recoverable=False)
+    job.register_all()
+    first, second = job.shutdown(0, A), job.shutdown(0, A)
+    assert job.code(first) is Code.CANCELLED
+    assert job.status(first).service_error is None
+    job.shutdown(1, B)
+    assert job.code(second) is Code.OK
+
+
 def test_35_with_recoverability_each_leaves_alone() -> None:
     job = Driver()
     job.register_all()

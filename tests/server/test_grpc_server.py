@@ -16,6 +16,7 @@ import grpc.aio
 import pytest
 
 from checker import Valid, check, read
+from checker.history import Info
 from coord_sim.core.identifiers import seconds
 from coord_sim.core.semantics import SHIPPED
 from coord_sim.core.service import ServiceConfig
@@ -68,8 +69,9 @@ def serving(
 
     async def run() -> T:
         config = ServiceConfig(tasks=tasks, recoverable=True, heartbeat_timeout_ns=seconds(60))
-        server = CoordinationServer(config, recorder)
-        port = await server.start(host, 0)
+        server = CoordinationServer(config)
+        port = server.bind(host, 0)
+        await server.start(recorder)
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         async with grpc.aio.insecure_channel(target, options=options) as channel:
@@ -217,10 +219,11 @@ def test_an_unknown_method_is_unimplemented_and_rubbish_is_refused() -> None:
 def test_a_port_in_use_is_not_shared() -> None:
     async def body(server: CoordinationServer, caller: Caller) -> None:
         other = CoordinationServer(ServiceConfig(tasks=1))
-        port = await other.start("127.0.0.1", 0)
+        port = other.bind("127.0.0.1", 0)
+        await other.start()
         third = CoordinationServer(ServiceConfig(tasks=1))
         with pytest.raises(PortUnavailable, match="port 0 for a free one"):
-            await third.start("127.0.0.1", port)
+            third.bind("127.0.0.1", port)
         await other.stop()
 
     serving(body)
@@ -240,6 +243,31 @@ def test_the_server_records_what_it_sees(tmp_path: Path) -> None:
     history = read(path)
     kinds = [type(event).__name__ for event in history.events]
     assert kinds == ["Start", "Invoke", "Ok", "Invoke", "Ok", "Invoke", "Fail"]
+    assert isinstance(check(history), Valid)
+
+
+def test_a_call_that_was_given_up_does_not_spoil_the_recording(tmp_path: Path) -> None:
+    path = tmp_path / "server.jsonl"
+
+    async def body(server: CoordinationServer, caller: Caller) -> None:
+        request = pb.GetAliveTasksRequest(requesting_task_id=0, task_ids=[0, 1])
+        call = asyncio.ensure_future(caller("GetAliveTasks", request))
+        await arrived(server, 1)
+        call.cancel()
+        async with asyncio.timeout(20):
+            while server._waiting:  # noqa: ASYNC110 - the server has no event for it
+                await asyncio.sleep(0.001)
+        again = asyncio.ensure_future(caller("GetAliveTasks", request))
+        await arrived(server, 1)
+        caller.who.task_incarnation = 101
+        await caller(
+            "GetAliveTasks", pb.GetAliveTasksRequest(requesting_task_id=1, task_ids=[0, 1])
+        )
+        await again
+
+    serving(body, tasks=2, recorder=ServerRecorder(path, 2, {}))
+    history = read(path)
+    assert [e.code for e in history.events if isinstance(e, Info)] == ["CANCELLED"]
     assert isinstance(check(history), Valid)
 
 
@@ -270,16 +298,18 @@ def test_serve_announces_its_port_in_one_line_and_sigterm_ends_it_cleanly() -> N
         assert server.wait(timeout=30) == 0
 
 
-def test_serve_says_when_the_port_is_in_use() -> None:
+def test_serve_says_when_the_port_is_in_use_and_keeps_an_old_recording(tmp_path: Path) -> None:
     with serve("--processes", "2") as server:
         assert server.stdout is not None
         port = server.stdout.readline().split()[1].rpartition(":")[2]
-        with serve("--processes", "2", "--port", port) as other:
+        kept = tmp_path / "kept.jsonl"
+        kept.write_text("what was recorded before")
+        with serve("--processes", "2", "--port", port, "--record", str(kept)) as other:
             _, problem = other.communicate(timeout=30)
             assert other.returncode == 2
-            last = problem.strip().splitlines()[-1]
-            assert last.startswith(f"coordlab: error: cannot bind 127.0.0.1:{port}")
-            assert "Traceback" not in problem
+            (line,) = problem.splitlines()
+            assert line.startswith(f"coordlab: error: cannot bind 127.0.0.1:{port}")
+            assert kept.read_text() == "what was recorded before"
         server.terminate()
 
 
