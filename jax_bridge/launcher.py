@@ -140,15 +140,22 @@ class _Launcher:
             interrupted = True
             self.say("interrupted: ending all processes")
         finally:
-            with _undisturbed():
-                self._end_all("interrupted" if interrupted else "ended by the launcher")
+            history = self._finish("interrupted" if interrupted else "ended by the launcher")
+        for kill in self._kills:
+            self._unplanned.append(f"the planned kill {kill} was never reached")
+        return JobResult(history, tuple(self._unplanned), interrupted)
+
+    def _finish(self, cause: str) -> History:
+        """Ends what runs and merges; an interrupt that comes now changes nothing any more."""
+        history: History | None = None
+        while history is None:
+            with contextlib.suppress(KeyboardInterrupt), _undisturbed():
+                self._end_all(cause)
                 self._stop_service()
                 for file in self._open_files:
                     file.close()
                 history = self._merge()
-        for kill in self._kills:
-            self._unplanned.append(f"the planned kill {kill} was never reached")
-        return JobResult(history, tuple(self._unplanned), interrupted)
+        return history
 
     def _make_folder(self) -> None:
         """Makes the run's folder; one that is there is removed only if it is a finished run's."""

@@ -13,7 +13,17 @@ from pathlib import Path
 import pytest
 
 from checker import Invalid, Valid, check, read
-from checker.history import Crash, Enter, Exit, History, Leave, Ok, Start, WellFormed
+from checker.history import (
+    Crash,
+    Enter,
+    Exit,
+    History,
+    Invoke,
+    Leave,
+    Ok,
+    Start,
+    WellFormed,
+)
 from jax_bridge import workloads
 from jax_bridge.conditions import parse_kill, parse_restart
 from jax_bridge.errors import LaunchFailed
@@ -323,32 +333,49 @@ def test_a_kill_by_time_keeps_all_that_was_recorded(
     assert isinstance(result.history.events[-1], Crash)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_ctrl_c_and_sigterm_end_all_children_and_keep_the_history(
-    tmp_path: Path, script: Callable[[str], Path], number: signal.Signals
-) -> None:
-    out = tmp_path / "run.jsonl"
-    command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--processes", "2"]
-    command += ["--out", str(out), str(script("keeps")), "{process}", "{processes}", "{address}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
-        assert launcher.stdout is not None
-        folder = tmp_path / "run.run" / "parts"
-        parts = [folder / f"process-{p}-0.jsonl" for p in (0, 1)]
+class Launched:
+    """`coordlab run` of two processes that wait for ever, in a process of its own."""
+
+    def __init__(self, folder: Path, script: Path) -> None:
+        self.out = folder / "run.jsonl"
+        self.parts = [folder / "run.run" / "parts" / f"process-{p}-0.jsonl" for p in (0, 1)]
+        command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--processes", "2"]
+        command += ["--out", str(self.out), str(script), "{process}", "{processes}", "{address}"]
+        self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.popen.stdout is not None
+        self.stdout = self.popen.stdout
         deadline = time.monotonic() + 60
-        while not all(p.exists() and '"raw/' in p.read_text() for p in parts):
+        while not all(p.exists() and '"raw/' in p.read_text() for p in self.parts):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        pids = [
-            int(line.partition("(pid ")[2].partition(")")[0])
-            for line in (launcher.stdout.readline() for _ in range(3))
-            if "(pid " in line
-        ]
+        lines = [self.stdout.readline() for _ in range(3)]
+        told = [line.partition("(pid ")[2].partition(")")[0] for line in lines if "(pid " in line]
+        self.pids = [int(pid) for pid in told]
+        assert len(self.pids) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_sigterm_and_sighup_end_all_children_and_keep_the_history(
+    tmp_path: Path, script: Callable[[str], Path], number: signal.Signals
+) -> None:
+    launched = Launched(tmp_path, script("keeps"))
+    with launched.popen as launcher:
         launcher.send_signal(number)
         launcher.send_signal(number)  # People press it more than once.
-        output = launcher.stdout.read()
+        output = launched.stdout.read()
         assert launcher.wait(timeout=60) == 130, output
-    assert len(pids) == 2
-    assert all(is_gone(pid) for pid in pids)
-    history = read(out)
+    assert all(is_gone(pid) for pid in launched.pids)
+    history = read(launched.out)
     assert {e.process for e in history.events if isinstance(e, Crash)} == {0, 1}
     assert {e.process for e in history.events if isinstance(e, Start)} == {0, 1}
+
+
+def test_sigkill_of_the_launcher_ends_all_children_and_keeps_their_parts(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    launched = Launched(tmp_path, script("keeps"))
+    with launched.popen as launcher:
+        launcher.kill()
+    assert all(is_gone(pid) for pid in launched.pids)
+    for part in launched.parts:
+        assert [type(event) for event in read(part).events][:3] == [Start, Invoke, Ok]
