@@ -191,7 +191,14 @@ def _tell_the_story(history: History, path: Path, say: Callable[[str], None]) ->
         say(f"process 0 says: {line}")
 
 
-def _simulated(schedule: Schedule) -> Callable[..., History]:
+def _simulated(semantics: str) -> Callable[..., History]:
+    schedule = Schedule(
+        processes=PROCESSES,
+        seed=7,
+        faults=(SimulatedCrash(1, 2.0), SimulatedRestart(1, 2.5)),
+        semantics=semantics,
+    )
+
     def run_part(path: Path, say: Callable[[str], None]) -> History:
         say(f"seed {schedule.seed}, faults {list(schedule.faults)}")
         history = simulate(training_loop(), schedule).history
@@ -253,27 +260,13 @@ PARTS = (
         "sim-published",
         "simulator, service as published; 1 crashes and restarts",
         "valid",
-        _simulated(
-            Schedule(
-                processes=PROCESSES,
-                seed=7,
-                faults=(SimulatedCrash(1, 2.0), SimulatedRestart(1, 2.5)),
-                semantics="published",
-            )
-        ),
+        _simulated("published"),
     ),
     Part(
         "sim-naive",
         "simulator, the guide's naive live_processes: answers at once",
         "invalid",
-        _simulated(
-            Schedule(
-                processes=PROCESSES,
-                seed=7,
-                faults=(SimulatedCrash(1, 2.0), SimulatedRestart(1, 2.5)),
-                semantics="naive",
-            )
-        ),
+        _simulated("naive"),
     ),
     Part(
         "sim-shipped",
