@@ -203,6 +203,7 @@ class LeastInstants:
         for answer in self.answers:
             answer.instant = answer.lo_ns * self.scale
             answer.raised_by = None
+        failure, raised_by, watchers = self.failure, self.failure_raised_by, self.watchers
         work = deque(sorted(self.answers, key=lambda answer: answer.lo_ns))
         queued = [True] * len(self.answers)
         while work:
@@ -215,19 +216,23 @@ class LeastInstants:
                 if answer.instant <= answer.cover.raised:
                     continue
                 answer.cover.raised = answer.instant
+            instant = answer.instant
             for lifetime in answer.members:
-                if self.failure[lifetime.index] < answer.instant:
-                    self._raise_failure(lifetime, answer, work, queued)
+                index = lifetime.index
+                if failure[index] < instant:
+                    failure[index] = instant
+                    raised_by[index] = answer
+                    if watchers[index]:
+                        self._requeue(watchers[index], instant, work, queued)
         return None
 
-    def _raise_failure(
-        self, lifetime: Lifetime, answer: Answer, work: deque[Answer], queued: list[bool]
+    @staticmethod
+    def _requeue(
+        watchers: list[Answer], failure: int, work: deque[Answer], queued: list[bool]
     ) -> None:
-        index = lifetime.index
-        self.failure[index] = answer.instant
-        self.failure_raised_by[index] = answer
-        for watcher in self.watchers[index]:
-            if watcher.instant <= answer.instant and not queued[watcher.number]:
+        """Looks again at the answers that leave out a lifetime which fails later than thought."""
+        for watcher in watchers:
+            if watcher.instant <= failure and not queued[watcher.number]:
                 queued[watcher.number] = True
                 work.append(watcher)
 
