@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 
 from checker.history.events import LiveSet
 from checker.live_processes.instants import Answer
@@ -191,7 +191,7 @@ class Grouping:
     def _choices_push(self, options: Iterator[Sequence[Call]]) -> None:
         another = next(options, None)
         if another is not None:
-            remaining = _chain(another, options)
+            remaining = chain([another], options)
             self._choices.append((len(self.rounds), self._cursor, remaining))
 
     def _retreat(self) -> bool:
@@ -226,7 +226,7 @@ class Grouping:
                 ways = self._ways(completed[index], found)
                 first = next(ways, None)
                 if first is not None:
-                    return _chain(first, ways)
+                    return chain([first], ways)
             else:
                 self.obstacle = self.obstacle or found
             if self._lifetimes.exact:
@@ -379,8 +379,3 @@ def _agree(one: LiveSet | None, other: LiveSet) -> bool:
         incarnation is None or other[process] is None or incarnation == other[process]
         for process, incarnation in one.items()
     )
-
-
-def _chain(first: Sequence[Call], rest: Iterator[Sequence[Call]]) -> Iterator[Sequence[Call]]:
-    yield first
-    yield from rest

@@ -38,10 +38,6 @@ class Task:
         """Whether the task is in the job now."""
         return self.state is TaskState.CONNECTED
 
-    def is_registered(self, incarnation: Incarnation) -> bool:
-        """Whether this very incarnation is in the job now."""
-        return self.is_connected and self.incarnation == incarnation
-
 
 class Membership:
     """The fixed set of tasks and the version of their states."""

@@ -417,7 +417,7 @@ class CoordinationService:
         if self._registration.is_overdue(now_ns):
             self._fail_registration()
         if self._shutdown.is_overdue(now_ns):
-            arrived = self.config.tasks - len(self._shutdown.missing())
+            arrived = len(self._shutdown.arrived)
             message = (
                 f"Barrier timed out. Id: Shutdown::{self.incarnation}::0. "
                 f"# of tasks that reached the barrier: {arrived}/{self.config.tasks}."
@@ -436,9 +436,7 @@ class CoordinationService:
             if self.config.semantics.declares_deaths_one_by_one:
                 self._gone(task)
         if not self.config.semantics.declares_deaths_one_by_one:
-            for task in stale:
-                self._replies += self._rounds.task_changed(task.id, NEVER)
-            self._replies += self._rounds.reexamine()
+            self._gone(*stale)
         for task in stale:
             self._tell_the_dead(task)
         self._fail_shutdown_if_waiting(stale)
@@ -473,9 +471,10 @@ class CoordinationService:
             self._gone(task)
             self._fail_shutdown_if_waiting([task])
 
-    def _gone(self, task: Task) -> None:
-        """A task is no longer connected: it is not waited for any more."""
-        self._replies += self._rounds.task_changed(task.id, NEVER)
+    def _gone(self, *tasks: Task) -> None:
+        """Tasks are no longer connected: they are not waited for any more."""
+        for task in tasks:
+            self._replies += self._rounds.task_changed(task.id, NEVER)
         self._replies += self._rounds.reexamine()
 
     def _incarnation_ended(self, task: Task, successor: Incarnation) -> None:

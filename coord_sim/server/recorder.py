@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from checker.history import Header, HistoryWriter, Info, Invoke, Start
+from checker.history import Header, HistoryWriter, Invoke, Start
 from coord_sim.core.identifiers import CallId, Incarnation, TaskId
 from coord_sim.core.messages import (
     Answer,
@@ -21,6 +21,7 @@ from coord_sim.core.messages import (
     Request,
     ShutdownTask,
 )
+from coord_sim.core.status import Code, Status
 from coord_sim.recording import AnswerTexts, operation_of, response
 
 _log = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ CANNOT_KNOW = (
     "whether and when a reply reached its caller",
     "blocks of live_devices: they have no message of their own",
 )
+
+GIVEN_UP = Status(code=Code.CANCELLED, message="the client gave up the call")
 
 
 class ServerRecorder:
@@ -110,21 +113,7 @@ class ServerRecorder:
 
     def hang_up(self, call: CallId) -> None:
         """A client gave up a call: it will not be answered, and may have an effect yet."""
-        self._registrations.pop(call, None)
-        operation = self._operations.pop(call, None)
-        if operation is None or self._descriptor is None:
-            return
-        process, lifetime, number = operation
-        self._writer.append(
-            Info(
-                time_ns=time.monotonic_ns(),
-                process=process,
-                lifetime=lifetime,
-                id=number,
-                code="CANCELLED",
-                message="the client gave up the call",
-            )
-        )
+        self.reply(call, GIVEN_UP)
 
     def close(self) -> None:
         """Ends the recording."""
