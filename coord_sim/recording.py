@@ -12,11 +12,18 @@ from checker.history import LIVE_PROCESSES, SHUTDOWN, Fail, Info, Ok, value_fiel
 from coord_sim.core.messages import (
     AliveTasks,
     Answer,
+    Barrier,
+    BarrierPassed,
+    CancelBarrier,
     DeleteKeyValue,
     GetAliveTasks,
     GetKeyValue,
+    GetKeyValueDir,
+    IncrementKeyValue,
     InsertKeyValue,
     KeyValue,
+    KeyValueDirectory,
+    ReportErrorToService,
     Request,
     ShutdownTask,
     TasksWatched,
@@ -53,6 +60,21 @@ def operation_of(request: Request, tasks: int) -> tuple[str, Mapping[str, object
             return "key_value_try_get", {"key": request.key}
         case DeleteKeyValue():
             return "key_value_delete", {"key": request.key}
+        case IncrementKeyValue():
+            return "key_value_increment", {"key": request.key, "increment": request.increment}
+        case GetKeyValueDir():
+            return "key_value_dir_get", {"key": request.directory}
+        case Barrier():
+            return "barrier", {
+                "barrier": request.barrier_id,
+                "timeout_ms": request.timeout_ms,
+                "processes": list(request.tasks) or None,
+                "counter": request.counter,
+            }
+        case CancelBarrier():
+            return "cancel_barrier", {"barrier": request.barrier_id, "counter": request.counter}
+        case ReportErrorToService():
+            return "report_error", {"code": request.code, "message": request.message}
         case WatchTasks():
             return "watch_tasks", {"version": request.version}
         case ShutdownTask():
@@ -67,7 +89,7 @@ class AnswerTexts:
     def __init__(self) -> None:
         self._latest: tuple[AliveTasks, dict[int, int | None]] | None = None
 
-    def result_of(self, answer: Answer) -> object:
+    def result_of(self, operation: str, answer: Answer) -> object:
         """The result of an operation that was answered without an error."""
         match answer:
             case AliveTasks():
@@ -75,8 +97,14 @@ class AnswerTexts:
                     live: dict[int, int | None] = dict(answer.alive)
                     self._latest = (answer, live)
                 return self._latest[1]
+            case KeyValue() if operation == "key_value_increment":
+                return int(answer.value)
             case KeyValue():
                 return value_fields(answer.value)
+            case KeyValueDirectory():
+                return [[key, value_fields(value)] for key, value in answer.entries]
+            case BarrierPassed():
+                return answer.counter
             case TasksWatched():
                 states = {str(info.task): info.state.name.lower() for info in answer.tasks}
                 return {"version": answer.version, "states": states}
@@ -92,10 +120,11 @@ def response(
     process: int,
     lifetime: int,
     operation: int,
+    name: str,
 ) -> Ok | Fail | Info:
     """The event that ends an operation: an error's code says whether it surely had no effect."""
     if not isinstance(answer, Status):
-        result = texts.result_of(answer)
+        result = texts.result_of(name, answer)
         return Ok(time_ns=time_ns, process=process, lifetime=lifetime, id=operation, result=result)
     kind = Fail if answer.code.definite else Info
     return kind(

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from coord_sim.core.identifiers import CallId, Incarnation, TaskId
-from coord_sim.core.messages import Answer, Request, TaskState
+from coord_sim.core.messages import AliveTasks, Answer, Request, TaskState
+from coord_sim.core.records import Record
 from coord_sim.core.status import Status
 
 
@@ -28,7 +29,35 @@ class StateChanged:
     reason: Status | None
 
 
-Effect: TypeAlias = Reply | StateChanged
+@dataclass(frozen=True, slots=True)
+class RoundEnded:
+    """A round of `live_processes` is over, the `number`-th of this service, counted from 1.
+
+    For logs, metrics and recordings.
+    """
+
+    number: int
+    tasks: frozenset[TaskId]
+    answer: AliveTasks
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierEnded:
+    """An instance of a barrier is over; `result` is None if it passed. For logs and metrics."""
+
+    barrier_id: str
+    counter: int
+    result: Status | None
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Store a record before carrying out the effects after it. Only of a durable service."""
+
+    record: Record
+
+
+Effect: TypeAlias = Reply | StateChanged | RoundEnded | BarrierEnded | Remember
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,23 +21,17 @@ class ErrorPolls:
 
     def wait(self, call: CallId, task: TaskId, incarnation: Incarnation) -> list[Reply]:
         """Lets a poll wait; a newer poll of the same task replaces an older one."""
-        self.anybody_polled = True
         if self.propagated is not None:
             return [Reply(call, self.propagated)]
-        replies = []
-        older = self._polls.get(task)
-        if older is not None:
-            status = Status(
-                code=Code.CANCELLED, message=f"A more recent error poll of task {task} has arrived."
-            )
-            replies.append(Reply(older[0], status))
+        replies = self.end(task, cancelled("new request from the same task"))
         self._polls[task] = (call, incarnation)
         return replies
 
     def propagate(self, error: Status) -> list[Reply]:
-        """Tells every waiting poll, and keeps the first error for later ones."""
-        if self.propagated is None:
-            self.propagated = error
+        """Tells every waiting poll of the job's first error, which later polls are told too."""
+        if self.propagated is not None:
+            return []
+        self.propagated = error
         polls = list(self._polls.values())
         self._polls.clear()
         return [Reply(call, error) for call, _ in polls]
@@ -64,3 +58,8 @@ class ErrorPolls:
     def waiting_calls(self) -> list[CallId]:
         """The waiting polls."""
         return [call for call, _ in self._polls.values()]
+
+
+def cancelled(reason: str) -> Status:
+    """How a poll ends that has nothing to tell: the C++ client then lives on and never polls again."""
+    return Status(code=Code.CANCELLED, message=f"Cancelled error polling because: {reason}")

@@ -14,6 +14,7 @@ CallId = NewType("CallId", int)
 """Given by the driver to each request, and named again in the reply to it."""
 
 NS_PER_S = 1_000_000_000
+NS_PER_MS = 1_000_000
 INCARNATION_BITS = 64
 
 

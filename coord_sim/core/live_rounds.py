@@ -9,14 +9,16 @@ As shipped, a place in a round belongs to the task; as published, to its incarna
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from coord_sim.core.effects import Reply
+from coord_sim.core.effects import Reply, RoundEnded
 from coord_sim.core.identifiers import CallId, Incarnation, TaskId
 from coord_sim.core.membership import Membership
 from coord_sim.core.messages import AliveTasks, GetAliveTasks
 from coord_sim.core.semantics import Semantics
 from coord_sim.core.status import Code, ServiceError, Status
+from coord_sim.core.survey import OpenRound
 
 
 @dataclass(slots=True)
@@ -40,12 +42,19 @@ class LiveRounds:
         self._membership = membership
         self._semantics = semantics
         self._rounds: dict[frozenset[TaskId], _Round] = {}
+        self.ended = 0
+        """Rounds that were answered."""
+        self.news: list[RoundEnded] = []
+        """Rounds that have ended since the driver last took them."""
 
     def enter(self, call: CallId, request: GetAliveTasks) -> list[Reply]:
         """Enters a call into the round of its set of ids, which may complete it."""
         tasks = frozenset(request.tasks)
         if request.task not in tasks:
-            message = f"Task {request.task} is not in the list of tasks it asks about."
+            message = (
+                f"Requesting task {request.task} is not one of the tasks specified in a "
+                "GetAliveTasks request."
+            )
             # The real service sends no payload with this error.
             status = Status(code=Code.INVALID_ARGUMENT, message=message, service_error=None)
             return [Reply(call, status)]
@@ -91,18 +100,35 @@ class LiveRounds:
             reply for round_ in list(self._rounds.values()) for reply in self._try_to_finish(round_)
         ]
 
+    def open_rounds(self) -> list[OpenRound]:
+        """The rounds that wait for somebody, oldest first."""
+        return [
+            OpenRound(
+                tasks=tuple(sorted(round_.tasks)),
+                entered=tuple(sorted(round_.entered)),
+                missing=tuple(sorted(self._awaited(round_))),
+            )
+            for round_ in self._rounds.values()
+        ]
+
     def waiting_calls(self) -> list[CallId]:
         """The calls that wait in rounds."""
         return [entry.call for round_ in self._rounds.values() for entry in round_.entries]
 
     def _try_to_finish(self, round_: _Round) -> list[Reply]:
+        if any(True for _ in self._awaited(round_)):
+            return []
+        del self._rounds[round_.tasks]
+        answer = self._answer(round_.tasks)
+        self.ended += 1
+        self.news.append(RoundEnded(self.ended, round_.tasks, answer))
+        return [Reply(entry.call, answer) for entry in round_.entries]
+
+    def _awaited(self, round_: _Round) -> Iterator[TaskId]:
         for id_ in round_.tasks:
             task = self._membership.find(id_)
             if task is not None and task.is_connected and id_ not in round_.entered:
-                return []
-        del self._rounds[round_.tasks]
-        answer = self._answer(round_.tasks)
-        return [Reply(entry.call, answer) for entry in round_.entries]
+                yield id_
 
     def _answer(self, tasks: frozenset[TaskId]) -> AliveTasks:
         alive = []

@@ -107,6 +107,16 @@ class TasksWatched:
     version: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportErrorToService:
+    """A task says that it has failed: jaxlib 0.11 and later."""
+
+    caller: Caller
+    task: TaskId
+    code: int
+    message: str
+
+
 # --- key-value store -------------------------------------------------------------------------------
 
 
@@ -145,11 +155,72 @@ class DeleteKeyValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IncrementKeyValue:
+    """Adds to a number that is stored as decimal text; an absent key counts as 0."""
+
+    caller: Caller
+    key: str
+    increment: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetKeyValueDir:
+    """Reads all values under a directory, at any depth."""
+
+    caller: Caller
+    directory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValue:
     """A value, with the key as the caller wrote it."""
 
     key: str
     value: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyValueDirectory:
+    """Normalised keys and values, ascending by key."""
+
+    entries: tuple[tuple[str, bytes], ...]
+
+
+# --- barriers --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Barrier:
+    """Waits for the other participants. Counters tell the uses of one id apart.
+
+    Attributes:
+      timeout_ms: The first caller's counts, for all.
+      tasks: The participants; empty means all tasks.
+    """
+
+    caller: Caller
+    barrier_id: str
+    timeout_ms: int
+    tasks: tuple[TaskId, ...]
+    task: TaskId
+    counter: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarrierPassed:
+    """All have arrived; `counter` is the service's."""
+
+    counter: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelBarrier:
+    """Ends a barrier for all who wait at it."""
+
+    caller: Caller
+    barrier_id: str
+    counter: int
+    task: TaskId
 
 
 # --- aliveness -------------------------------------------------------------------------------------
@@ -173,7 +244,7 @@ class AliveTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """An empty answer: of InsertKeyValue, DeleteKeyValue and ShutdownTask."""
+    """An empty answer, of requests that only do something."""
 
 
 Request: TypeAlias = (
@@ -182,12 +253,29 @@ Request: TypeAlias = (
     | PollForError
     | ShutdownTask
     | WatchTasks
+    | ReportErrorToService
     | InsertKeyValue
     | GetKeyValue
     | TryGetKeyValue
     | DeleteKeyValue
+    | IncrementKeyValue
+    | GetKeyValueDir
+    | Barrier
+    | CancelBarrier
     | GetAliveTasks
 )
+RequestOfTask: TypeAlias = (
+    PollForError | ShutdownTask | ReportErrorToService | Barrier | CancelBarrier | GetAliveTasks
+)
+"""The requests that name the calling task. Of the others only the caller's incarnation is known."""
 Answer: TypeAlias = (
-    Registered | HeartbeatAccepted | TasksWatched | KeyValue | AliveTasks | Done | Status
+    Registered
+    | HeartbeatAccepted
+    | TasksWatched
+    | KeyValue
+    | KeyValueDirectory
+    | BarrierPassed
+    | AliveTasks
+    | Done
+    | Status
 )

@@ -33,6 +33,14 @@ class Code(enum.IntEnum):
     DATA_LOSS = 15
     UNAUTHENTICATED = 16
 
+    @classmethod
+    def of(cls, number: int) -> Code:
+        """The code of a number from outside; a number that is none is UNKNOWN, as in gRPC."""
+        try:
+            return cls(number)
+        except ValueError:
+            return cls.UNKNOWN
+
     @property
     def definite(self) -> bool:
         """Whether a call that ended so surely had no effect.

@@ -160,8 +160,8 @@ class CoordinationServer:
                     effect.state.name,
                     "" if effect.reason is None else f": {effect.reason}",
                 )
+            if not isinstance(effect, Reply):
                 continue
-            assert isinstance(effect, Reply)
             waiting = self._waiting.pop(effect.call, None)
             if waiting is not None and not waiting.done():
                 if self._recorder is not None:

@@ -15,11 +15,10 @@ from checker.history import Header, HistoryWriter, Invoke, Start
 from coord_sim.core.identifiers import CallId, Incarnation, TaskId
 from coord_sim.core.messages import (
     Answer,
-    GetAliveTasks,
     Registered,
     RegisterTask,
     Request,
-    ShutdownTask,
+    RequestOfTask,
 )
 from coord_sim.core.status import Code, Status
 from coord_sim.recording import AnswerTexts, operation_of, response
@@ -47,7 +46,7 @@ class ServerRecorder:
         self._process_of: dict[Incarnation, TaskId] = {}
         self._starts = [0] * participants
         self._registrations: dict[CallId, tuple[RegisterTask, int]] = {}
-        self._operations: dict[CallId, tuple[int, int, int]] = {}
+        self._operations: dict[CallId, tuple[int, int, int, str]] = {}
         self._next_operation = 0
         header = Header(
             source="server",
@@ -69,7 +68,7 @@ class ServerRecorder:
         if operation is None:
             return
         incarnation = request.caller.task_incarnation
-        if isinstance(request, GetAliveTasks | ShutdownTask):
+        if isinstance(request, RequestOfTask):
             process = request.task
         else:
             process = self._process_of.get(incarnation, TaskId(-1))
@@ -77,7 +76,7 @@ class ServerRecorder:
         if lifetime is None:
             return  # Nobody who registered: there is no lifetime to attribute it to.
         name, arguments = operation
-        self._operations[call] = (process, lifetime, self._next_operation)
+        self._operations[call] = (process, lifetime, self._next_operation, name)
         self._writer.append(
             Invoke(
                 time_ns=time.monotonic_ns(),
@@ -100,7 +99,7 @@ class ServerRecorder:
         operation = self._operations.pop(call, None)
         if operation is None or self._descriptor is None:
             return
-        process, lifetime, number = operation
+        process, lifetime, number, name = operation
         event = response(
             answer,
             self._texts,
@@ -108,6 +107,7 @@ class ServerRecorder:
             process=process,
             lifetime=lifetime,
             operation=number,
+            name=name,
         )
         self._writer.append(event)
 

@@ -9,17 +9,24 @@ from typing import Any
 from coord_sim.core.identifiers import Incarnation, TaskId
 from coord_sim.core.messages import (
     AliveTasks,
+    Barrier,
+    BarrierPassed,
     Caller,
+    CancelBarrier,
     DeleteKeyValue,
     GetAliveTasks,
     GetKeyValue,
+    GetKeyValueDir,
     Heartbeat,
     HeartbeatAccepted,
+    IncrementKeyValue,
     InsertKeyValue,
     KeyValue,
+    KeyValueDirectory,
     PollForError,
     Registered,
     RegisterTask,
+    ReportErrorToService,
     Request,
     ShutdownTask,
     TasksWatched,
@@ -108,6 +115,15 @@ def _watched(answer: TasksWatched) -> pb.WatchTasksResponse:
     )
 
 
+def _report(message: pb.ReportErrorToServiceRequest) -> Request:
+    return ReportErrorToService(
+        caller=_caller(message),
+        task=TaskId(message.source_task_id),
+        code=message.error_code,
+        message=message.error_message,
+    )
+
+
 def _insert(message: pb.InsertKeyValueRequest) -> Request:
     return InsertKeyValue(
         caller=_caller(message),
@@ -135,6 +151,49 @@ def _try_got(answer: KeyValue) -> pb.TryGetKeyValueResponse:
 
 def _delete(message: pb.DeleteKeyValueRequest) -> Request:
     return DeleteKeyValue(caller=_caller(message), key=message.key)
+
+
+def _increment(message: pb.IncrementKeyValueRequest) -> Request:
+    return IncrementKeyValue(caller=_caller(message), key=message.key, increment=message.increment)
+
+
+def _incremented(answer: KeyValue) -> pb.IncrementKeyValueResponse:
+    return pb.IncrementKeyValueResponse(kv=pb.KeyValueEntry(key=answer.key, value=answer.value))
+
+
+def _read_directory(message: pb.GetKeyValueDirRequest) -> Request:
+    return GetKeyValueDir(caller=_caller(message), directory=message.directory_key)
+
+
+def _directory(answer: KeyValueDirectory) -> pb.GetKeyValueDirResponse:
+    # The real service leaves directory_key empty.
+    return pb.GetKeyValueDirResponse(
+        kv=[pb.KeyValueEntry(key=key, value=value) for key, value in answer.entries]
+    )
+
+
+def _barrier(message: pb.BarrierRequest) -> Request:
+    return Barrier(
+        caller=_caller(message),
+        barrier_id=message.barrier_id,
+        timeout_ms=message.barrier_timeout_in_ms,
+        tasks=tuple(TaskId(task) for task in message.task_ids),
+        task=TaskId(message.source_task_id),
+        counter=message.counter,
+    )
+
+
+def _barrier_passed(answer: BarrierPassed) -> pb.BarrierResponse:
+    return pb.BarrierResponse(counter=answer.counter)
+
+
+def _cancel_barrier(message: pb.CancelBarrierRequest) -> Request:
+    return CancelBarrier(
+        caller=_caller(message),
+        barrier_id=message.barrier_id,
+        counter=message.counter,
+        task=TaskId(message.source_task_id),
+    )
 
 
 def _alive(message: pb.GetAliveTasksRequest) -> Request:
@@ -165,6 +224,21 @@ METHODS = (
     Method("TryGetKeyValue", pb.TryGetKeyValueRequest, _try_get, _try_got),
     Method(
         "DeleteKeyValue", pb.DeleteKeyValueRequest, _delete, lambda _: pb.DeleteKeyValueResponse()
+    ),
+    Method("IncrementKeyValue", pb.IncrementKeyValueRequest, _increment, _incremented),
+    Method("GetKeyValueDir", pb.GetKeyValueDirRequest, _read_directory, _directory),
+    Method("Barrier", pb.BarrierRequest, _barrier, _barrier_passed),
+    Method(
+        "CancelBarrier",
+        pb.CancelBarrierRequest,
+        _cancel_barrier,
+        lambda _: pb.CancelBarrierResponse(),
+    ),
+    Method(
+        "ReportErrorToService",
+        pb.ReportErrorToServiceRequest,
+        _report,
+        lambda _: pb.ReportErrorToServiceResponse(),
     ),
     Method("GetAliveTasks", pb.GetAliveTasksRequest, _alive, _alive_tasks),
 )

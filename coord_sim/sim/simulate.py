@@ -188,7 +188,7 @@ class _Lifetime:
             init_timeout_ns=seconds(simulation.schedule.limit_s),
             new_call=simulation.new_call,
         )
-        self._open: dict[CallId, tuple[int, Wait[Answer]]] = {}
+        self._open: dict[CallId, tuple[int, str, Wait[Answer]]] = {}
         self._own_calls: list[CallId] = []
         self._program: Coroutine[Any, Any, None] | None = None
 
@@ -215,7 +215,7 @@ class _Lifetime:
                 self._own_calls.remove(call)
             self._carry_out(self._client.receive(call, answer, self._queue.now_ns))
             return
-        operation, wait = opened
+        operation, name, wait = opened
         self._simulation.events.append(
             response(
                 answer,
@@ -224,6 +224,7 @@ class _Lifetime:
                 process=self.process,
                 lifetime=self.number,
                 operation=operation,
+                name=name,
             )
         )
         wait.happen(answer)
@@ -301,14 +302,14 @@ class _Lifetime:
 
     def call(self, request: Request) -> Wait[Answer]:
         """Sends a request of the program."""
-        operation = self._record(request)
+        operation, name = self._record(request)
         call = self._simulation.new_call()
         wait: Wait[Answer] = Wait()
-        self._open[call] = (operation, wait)
+        self._open[call] = (operation, name, wait)
         self._simulation.send(self, call, request)
         return wait
 
-    def _record(self, request: Request) -> int:
+    def _record(self, request: Request) -> tuple[int, str]:
         described = operation_of(request, self._simulation.schedule.processes)
         assert described is not None
         name, arguments = described
@@ -324,7 +325,7 @@ class _Lifetime:
                 arguments=arguments,
             )
         )
-        return number
+        return number, name
 
     def sleep(self, delay_ns: int) -> Wait[None]:
         """Lets the program wait."""

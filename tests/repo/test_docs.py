@@ -158,7 +158,8 @@ def test_the_page_and_both_recorders_agree_on_the_definite_codes() -> None:
 
 def test_the_page_names_every_operation_of_the_recorder_of_real_processes() -> None:
     operations = {operation for operation, _, _ in client_recorder._METHODS.values()}
-    assert fields_in_table(section(FORMAT_PAGE, "Operations")) == operations | {"watch_tasks"}
+    of_servers = {"watch_tasks", "cancel_barrier", "report_error"}
+    assert fields_in_table(section(FORMAT_PAGE, "Operations")) == operations | of_servers
 
 
 @pytest.mark.parametrize("kind", EVENTS)

@@ -205,8 +205,9 @@ def test_a_call_that_is_given_up_harms_nobody() -> None:
 
 def test_an_unknown_method_is_unimplemented_and_rubbish_is_refused() -> None:
     async def body(server: CoordinationServer, caller: Caller) -> None:
+        strange: Any = caller._channel.unary_unary(f"/{wire.SERVICE}/NoSuchMethod")
         with pytest.raises(grpc.aio.AioRpcError) as unknown:
-            await caller("ReportErrorToService", pb.ReportErrorToServiceRequest())
+            await strange(b"", timeout=20)
         assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
         rubbish: Any = caller._channel.unary_unary(f"/{wire.SERVICE}/Heartbeat")
         with pytest.raises(grpc.aio.AioRpcError):
