@@ -8,18 +8,19 @@ from coord_sim.core.client import CoordinationClient
 from coord_sim.core.effects import Connected, Fatal, Send
 from coord_sim.core.identifiers import CallId, Incarnation, TaskId, seconds
 from coord_sim.core.messages import (
+    BarrierPassed,
     Heartbeat,
     HeartbeatAccepted,
     PollForError,
     Registered,
     RegisterTask,
 )
-from coord_sim.core.status import Code, ServiceError, Status
+from coord_sim.core.status import BarrierError, Code, ServiceError, Status
 
 SERVICE = Incarnation(999)
 
 
-def connected() -> tuple[CoordinationClient, CallId]:
+def connected(outage_s: float = 0) -> tuple[CoordinationClient, CallId]:
     """A client that is connected at instant 0, and the id of its poll."""
     numbers = itertools.count()
     client = CoordinationClient(
@@ -28,6 +29,7 @@ def connected() -> tuple[CoordinationClient, CallId]:
         heartbeat_timeout_ns=seconds(2),
         init_timeout_ns=seconds(10),
         new_call=lambda: CallId(next(numbers)),
+        outage_ns=seconds(outage_s),
     )
     (register,) = client.connect(0)
     assert isinstance(register, Send)
@@ -59,9 +61,66 @@ def test_it_beats_every_half_of_the_timeout() -> None:
 def test_a_heartbeat_that_is_not_answered_in_time_is_fatal() -> None:
     client, _ = connected()
     beat(client, seconds(1))
-    (effect,) = client.advance(seconds(2))
+    assert client.advance(seconds(2)) == []
+    assert client.next_deadline_ns() == seconds(3)
+    (effect,) = client.advance(seconds(3))
     assert isinstance(effect, Fatal)
     assert effect.reason.code is Code.DEADLINE_EXCEEDED
+
+
+def test_a_failed_heartbeat_is_forgiven_if_the_client_shuts_down_meanwhile() -> None:
+    client, _ = connected()
+    beat(client, seconds(1))
+    client.advance(seconds(2))
+    client.leave()
+    assert client.next_deadline_ns() is None
+
+
+BROKEN = Status(code=Code.UNAVAILABLE, message="Socket closed", service_error=None)
+
+
+def test_a_heartbeat_over_a_broken_connection_is_sent_four_times() -> None:
+    client, _ = connected()
+    now_ns = seconds(1)
+    for _ in range(3):
+        client.receive(beat(client, now_ns), BROKEN, now_ns)
+        now_ns += seconds(0.001)
+        assert client.next_deadline_ns() == now_ns
+    client.receive(beat(client, now_ns), BROKEN, now_ns)
+    (effect,) = client.advance(now_ns + seconds(1))
+    assert effect == Fatal(BROKEN)
+
+
+def test_a_client_that_bears_outages_beats_and_polls_again() -> None:
+    client, poll = connected(outage_s=5)
+    assert client.receive(poll, BROKEN, seconds(0.5)) == []
+    (again,) = client.advance(seconds(0.7))
+    assert isinstance(again, Send)
+    assert isinstance(again.request, PollForError)
+    now_ns = seconds(1)
+    for _ in range(4):
+        client.receive(beat(client, now_ns), BROKEN, now_ns)
+        now_ns += seconds(0.001)
+    client.receive(beat(client, seconds(2)), HeartbeatAccepted(service_incarnation=SERVICE), 2)
+    assert client.receive(again.call, BROKEN, seconds(4)) == []
+    (third,) = client.advance(seconds(4.2))
+    assert isinstance(third, Send)
+    assert client.receive(third.call, BROKEN, seconds(9.5)) == [Fatal(BROKEN)]
+
+
+def test_the_answer_decides_the_next_counter_of_a_barrier() -> None:
+    client, _ = connected()
+    assert client.enter_barrier("b") == 0
+    refused = client.enter_barrier("b")
+    assert isinstance(refused, Status)
+    assert refused.code is Code.FAILED_PRECONDITION
+    client.leave_barrier("b", BROKEN)
+    assert client.enter_barrier("b") == 0
+    client.leave_barrier("b", BarrierPassed(counter=40))
+    assert client.enter_barrier("b") == 41
+    late = Status(code=Code.INTERNAL, message="", barrier_error=BarrierError("b", 7))
+    client.leave_barrier("b", late)
+    assert client.enter_barrier("b") == 8
 
 
 def test_a_heartbeat_answered_by_another_service_is_fatal() -> None:
