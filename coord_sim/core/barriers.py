@@ -192,7 +192,10 @@ class Barriers:
         outcomes: list[BarrierOutcome] = []
         older = barrier.waiting.get(arrival.task)
         if older is not None:
-            message = f"Cancelled because there's a more recent barrier call for {barrier.name}"
+            message = (
+                f"Cancelled because there's a more recent barrier call for {barrier.name} "
+                "from the same task."
+            )
             status = Status(code=Code.CANCELLED, message=message, service_error=None)
             outcomes.append(Told(older, status, barrier.counter))
         barrier.waiting[arrival.task] = arrival

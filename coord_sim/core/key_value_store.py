@@ -1,7 +1,8 @@
 """The key-value store of the job: one flat map of normalised keys (design note, section 7).
 
-Values outlive their writers. Keys are split at `/`, empty parts dropped, and joined again, so that
-`//a///b//` is `a/b` and `/` is the empty key, which is valid; answers echo the key as sent.
+Values outlive their writers. A key ends before its first NUL character (measured). It is
+split at `/`, empty parts dropped, and joined again, so that `//a///b//` is `a/b` and `/` is the empty
+key, which is valid; answers echo the key as sent.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _SUM_BITS = 64
 
 def normalise(key: str) -> str:
     """The key as the store knows it."""
-    return "/".join(part for part in key.split("/") if part)
+    return "/".join(part for part in key.partition("\0")[0].split("/") if part)
 
 
 class KeyValueStore:
@@ -92,7 +93,7 @@ class KeyValueStore:
         number = _parse(stored)
         if number is None:
             text = stored.decode("utf-8", "replace")
-            message = f'Failed to parse value "{text}" as an integer'
+            message = f'Failed to parse value "{text}" as an integer.'
             return [Reply(call, Status(code=Code.FAILED_PRECONDITION, message=message))]
         value = str(_wrap(number + request.increment)).encode()
         self._put(key, value)
