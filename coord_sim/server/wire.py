@@ -42,9 +42,9 @@ MESSAGE_BYTES_MAX = 3072
 """The real service cuts error messages here (design note, section 1.2)."""
 
 # The keys kept TensorFlow's package name when the messages moved; clients look for exactly these.
-_SERVICE_ERROR_KEY = "type.googleapis.com/tensorflow.CoordinationServiceError"
-_BARRIER_ERROR_KEY = "type.googleapis.com/tensorflow.BarrierError"
-_WRONG_SERVICE_KEY = "type.googleapis.com/tensorflow.ServiceMismatchError"
+SERVICE_ERROR_KEY = "type.googleapis.com/tensorflow.CoordinationServiceError"
+BARRIER_ERROR_KEY = "type.googleapis.com/tensorflow.BarrierError"
+WRONG_SERVICE_KEY = "type.googleapis.com/tensorflow.ServiceMismatchError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +256,13 @@ def status_payloads(status: Status) -> bytes:
     if status.service_error is not None:
         error = status.service_error
         known = error.reported or error.source_task is not None
-        payloads[_SERVICE_ERROR_KEY] = _service_error(error).SerializeToString() if known else b""
+        payloads[SERVICE_ERROR_KEY] = _service_error(error).SerializeToString() if known else b""
     if status.barrier_error is not None:
-        payloads[_BARRIER_ERROR_KEY] = pb.BarrierError(
+        payloads[BARRIER_ERROR_KEY] = pb.BarrierError(
             barrier_id=status.barrier_error.barrier_id, counter=status.barrier_error.counter
         ).SerializeToString()
     if status.wrong_service is not None:
-        payloads[_WRONG_SERVICE_KEY] = pb.ServiceMismatchError(
+        payloads[WRONG_SERVICE_KEY] = pb.ServiceMismatchError(
             service_incarnation=status.wrong_service.service_incarnation
         ).SerializeToString()
     return pb.StatusPayloads(payloads=payloads).SerializeToString()

@@ -1,0 +1,271 @@
+"""Mutual TLS: certificates from files, as jaxlib 0.12's `mtls_*` parameters have them.
+
+Each side shows a certificate and demands one that the CA signed. The client checks the server's host
+name; with a peer URI prefix both sides check instead that a URI of the other's certificate (a SPIFFE id,
+say) begins with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+_log = logging.getLogger(__name__)
+
+_HANDSHAKE_TIMEOUT_S = 5.0
+_CHUNK_BYTES = 1 << 18
+
+
+class TlsError(Exception):
+    """Certificates that cannot be used, or a peer that is not trusted; says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFiles:
+    """Paths of PEM files, read anew for each use so that they can be renewed.
+
+    Attributes:
+      uri_prefix: Empty, or what a URI of the peer's certificate must begin with.
+    """
+
+    cert: str
+    key: str
+    ca: str
+    uri_prefix: str = ""
+
+    @classmethod
+    def given(cls, cert: str, key: str, ca: str, uri_prefix: str) -> PeerFiles | None:
+        """The files, or None if none is named: plain text.
+
+        Raises:
+          TlsError: only some are named, or the prefix is not one.
+        """
+        named = {"certificate": cert, "key": key, "CA": ca}
+        if not any(named.values()):
+            if uri_prefix:
+                raise TlsError("a peer URI prefix needs certificate, key and CA files")
+            return None
+        missing = [name for name, path in named.items() if not path]
+        if missing:
+            raise TlsError(
+                f"TLS needs certificate, key and CA files; missing: {', '.join(missing)}"
+            )
+        if uri_prefix and not uri_prefix.endswith("/"):
+            raise TlsError(f"the peer URI prefix must end in '/', found {uri_prefix!r}")
+        return cls(cert, key, ca, uri_prefix)
+
+    def read(self) -> tuple[bytes, bytes, bytes]:
+        """Contents of key, certificate chain and CA, after a look whether they fit together.
+
+        Raises:
+          TlsError: a file cannot be read, is not PEM, or key and certificate do not belong together.
+        """
+        contents = []
+        for name, path in (("key", self.key), ("certificate", self.cert), ("CA", self.ca)):
+            try:
+                contents.append(Path(path).read_bytes())
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise TlsError(f"cannot read the {name} file {path}: {reason}") from error
+        self.context(ssl.PROTOCOL_TLS_SERVER)
+        key, cert, ca = contents
+        return key, cert, ca
+
+    def context(self, protocol: int) -> ssl.SSLContext:
+        """What Python's own TLS needs.
+
+        Raises:
+          TlsError: as in `read`.
+        """
+        context = ssl.SSLContext(protocol)
+        context.check_hostname = False
+        try:
+            context.load_cert_chain(self.cert, self.key)
+        except (ssl.SSLError, OSError) as error:
+            raise TlsError(
+                f"certificate {self.cert} and key {self.key} are not a PEM pair: {error}"
+            ) from error
+        try:
+            context.load_verify_locations(self.ca)
+        except (ssl.SSLError, OSError) as error:
+            raise TlsError(f"the CA file {self.ca} has no PEM certificate: {error}") from error
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.set_alpn_protocols(["h2"])
+        return context
+
+
+# --- servers ---------------------------------------------------------------------------------------
+
+
+def server_credentials(files: PeerFiles) -> grpc.ServerCredentials:
+    """Credentials that demand a client certificate, and follow the files when they are renewed.
+
+    Raises:
+      TlsError: the files cannot be used now. If they become so later, the former ones stay in use.
+    """
+    latest = files.read()
+
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal latest
+        try:
+            contents = files.read()
+        except TlsError as error:
+            _log.warning("certificates were not renewed: %s", error)
+            return None
+        if contents == latest:
+            return None
+        latest = contents
+        _log.info("certificates were renewed from %s", files.cert)
+        return _configuration(contents)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(latest),
+        fetch,  # type: ignore[arg-type]  # None, which the stubs do not know, keeps what is in use
+        require_client_authentication=True,
+    )
+
+
+def _configuration(contents: tuple[bytes, bytes, bytes]) -> grpc.ServerCertificateConfiguration:
+    key, cert, ca = contents
+    return grpc.ssl_server_certificate_configuration([(key, cert)], ca)
+
+
+def is_trusted(names: Iterable[str], uri_prefix: str) -> bool:
+    """Whether a peer with these subject alternative names is one that the prefix means."""
+    return any(name.startswith(uri_prefix) for name in names)
+
+
+# --- clients ---------------------------------------------------------------------------------------
+
+
+class TlsRelay:
+    """Carries the plain connections of one client, over TLS, to its server.
+
+    gRPC's own TLS for Python cannot judge a server by a URI of its certificate, nor say why it refused
+    one, nor take renewed files for a new connection. The relay listens on a socket that only this user
+    can reach.
+
+    Args:
+      address: `host:port` of the server.
+      files: Of the client.
+      on_refusal: Told when one side refuses the other's certificate.
+    """
+
+    def __init__(
+        self, address: str, files: PeerFiles, on_refusal: Callable[[TlsError], None]
+    ) -> None:
+        self._address = address
+        self._host, self._port = _host_and_port(address)
+        self._files = files
+        self._on_refusal = on_refusal
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._listener: asyncio.Server | None = None
+
+    async def start(self) -> str:
+        """Listens; returns the target for gRPC.
+
+        Raises:
+          TlsError: the files cannot be used.
+        """
+        self._files.context(ssl.PROTOCOL_TLS_CLIENT)
+        self._folder = tempfile.TemporaryDirectory(prefix="coordlab-tls-")
+        path = f"{self._folder.name}/relay"
+        self._listener = await asyncio.start_unix_server(self._relay, path)
+        return f"unix:{path}"
+
+    async def stop(self) -> None:
+        """Ends the listener. Connections end with gRPC's."""
+        if self._listener is not None:
+            self._listener.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            far_reader, far_writer = await self._connect()
+        except TlsError as error:
+            self._on_refusal(error)
+            writer.close()
+            return
+        except OSError:
+            writer.close()  # Not there (yet): gRPC tries again.
+            return
+        outward = asyncio.ensure_future(_copy(reader, far_writer))
+        try:
+            await _copy(far_reader, writer)
+        except ssl.SSLError as error:
+            # With TLS 1.3 a server judges our certificate after our side of the handshake is done.
+            reason = error.reason or str(error)
+            self._on_refusal(TlsError(f"the server at {self._address} refuses us: {reason}"))
+        finally:
+            outward.cancel()
+            for each in (writer, far_writer):
+                each.close()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        context = self._files.context(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = not self._files.uri_prefix
+        try:
+            reader, writer = await asyncio.open_connection(
+                self._host,
+                self._port,
+                ssl=context,
+                server_hostname=self._host,
+                ssl_handshake_timeout=_HANDSHAKE_TIMEOUT_S,
+            )
+        except ssl.SSLCertVerificationError as error:
+            raise TlsError(
+                f"the certificate of the server at {self._address} is refused: "
+                f"{error.verify_message}"
+            ) from error
+        except ssl.SSLError as error:
+            reason = error.reason or str(error)
+            raise TlsError(f"the server at {self._address} does not speak TLS: {reason}") from error
+        certificate = writer.get_extra_info("peercert") or {}
+        uris = [name for kind, name in certificate.get("subjectAltName", ()) if kind == "URI"]
+        if self._files.uri_prefix and not is_trusted(uris, self._files.uri_prefix):
+            writer.close()
+            raise TlsError(
+                f"the certificate of the server at {self._address} has no URI that begins with "
+                f"{self._files.uri_prefix}: found {', '.join(uris) or 'none'}"
+            )
+        return reader, writer
+
+
+async def speaks_tls(address: str) -> bool:
+    """Whether a server that does not answer plain text wants TLS: it presents a certificate."""
+    host, port = _host_and_port(address)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        _, writer = await asyncio.open_connection(
+            host, port, ssl=context, ssl_handshake_timeout=_HANDSHAKE_TIMEOUT_S
+        )
+    except (OSError, ValueError):
+        return False
+    writer.close()
+    return True
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise TlsError(f"an address is HOST:PORT, found {address!r}")
+    return host.strip("[]"), int(port)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError, BrokenPipeError):
+        while data := await reader.read(_CHUNK_BYTES):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
