@@ -9,16 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import ssl
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-
-import grpc
-
-_log = logging.getLogger(__name__)
 
 _HANDSHAKE_TIMEOUT_S = 5.0
 _CHUNK_BYTES = 1 << 18
@@ -62,31 +56,22 @@ class PeerFiles:
             raise TlsError(f"the peer URI prefix must end in '/', found {uri_prefix!r}")
         return cls(cert, key, ca, uri_prefix)
 
-    def read(self) -> tuple[bytes, bytes, bytes]:
-        """Contents of key, certificate chain and CA, after a look whether they fit together.
+    def context(self, protocol: int) -> ssl.SSLContext:
+        """What TLS needs, from the files as they are now; it demands a certificate of the peer.
+
+        Args:
+          protocol: `ssl.PROTOCOL_TLS_SERVER` or `ssl.PROTOCOL_TLS_CLIENT`.
 
         Raises:
           TlsError: a file cannot be read, is not PEM, or key and certificate do not belong together.
         """
-        contents = []
-        for name, path in (("key", self.key), ("certificate", self.cert), ("CA", self.ca)):
-            try:
-                contents.append(Path(path).read_bytes())
-            except OSError as error:
-                reason = error.strerror or str(error)
-                raise TlsError(f"cannot read the {name} file {path}: {reason}") from error
-        self.context(ssl.PROTOCOL_TLS_SERVER)
-        key, cert, ca = contents
-        return key, cert, ca
-
-    def context(self, protocol: int) -> ssl.SSLContext:
-        """What Python's own TLS needs.
-
-        Raises:
-          TlsError: as in `read`.
-        """
         context = ssl.SSLContext(protocol)
         context.check_hostname = False
+        for path in (self.cert, self.key, self.ca):
+            try:
+                open(path, "rb").close()
+            except OSError as error:
+                raise TlsError(f"cannot read {path}: {error.strerror or error}") from error
         try:
             context.load_cert_chain(self.cert, self.key)
         except (ssl.SSLError, OSError) as error:
@@ -102,48 +87,9 @@ class PeerFiles:
         return context
 
 
-# --- servers ---------------------------------------------------------------------------------------
-
-
-def server_credentials(files: PeerFiles) -> grpc.ServerCredentials:
-    """Credentials that demand a client certificate, and follow the files when they are renewed.
-
-    Raises:
-      TlsError: the files cannot be used now. If they become so later, the former ones stay in use.
-    """
-    latest = files.read()
-
-    def fetch() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal latest
-        try:
-            contents = files.read()
-        except TlsError as error:
-            _log.warning("certificates were not renewed: %s", error)
-            return None
-        if contents == latest:
-            return None
-        latest = contents
-        _log.info("certificates were renewed from %s", files.cert)
-        return _configuration(contents)
-
-    return grpc.dynamic_ssl_server_credentials(
-        _configuration(latest),
-        fetch,  # type: ignore[arg-type]  # None, which the stubs do not know, keeps what is in use
-        require_client_authentication=True,
-    )
-
-
-def _configuration(contents: tuple[bytes, bytes, bytes]) -> grpc.ServerCertificateConfiguration:
-    key, cert, ca = contents
-    return grpc.ssl_server_certificate_configuration([(key, cert)], ca)
-
-
 def is_trusted(names: Iterable[str], uri_prefix: str) -> bool:
     """Whether a peer with these subject alternative names is one that the prefix means."""
     return any(name.startswith(uri_prefix) for name in names)
-
-
-# --- clients ---------------------------------------------------------------------------------------
 
 
 class TlsRelay:

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import socket
+import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-import grpc
-import grpc.aio
+import google.protobuf.message
 
-from coord_sim.core.effects import Effect, Reply, StateChanged
+from coord_sim.core.effects import BarrierEnded, Effect, Remember, Reply, RoundEnded, StateChanged
 from coord_sim.core.identifiers import INCARNATION_BITS, NS_PER_S, CallId, Incarnation
 from coord_sim.core.messages import Answer
+from coord_sim.core.records import Record
 from coord_sim.core.service import CoordinationService, ServiceConfig
-from coord_sim.core.status import Status
+from coord_sim.core.status import Code, Status
+from coord_sim.core.survey import Survey
 from coord_sim.server import wire
+from coord_sim.server.grpc_connection import GrpcConnection, Rpc
+from coord_sim.server.http2 import Stream
 from coord_sim.server.recorder import ServerRecorder
+from coord_sim.server.state_file import StateFile
+from coord_sim.tls import PeerFiles, TlsError, is_trusted
 
 _log = logging.getLogger(__name__)
 
-_OPTIONS = (
-    # The real service lifts gRPC's limit of 4 MB both ways (design note, section 1.1).
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    # Else a port that is in use would be shared silently, and clients split between two services.
-    ("grpc.so_reuseport", 0),
-)
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
+_BACKLOG = 4096
 _STOP_GRACE_S = 1.0
+_HANDSHAKE_TIMEOUT_S = 10.0
 
 
 class PortUnavailable(OSError):
@@ -42,22 +46,71 @@ class CoordinationServer:
 
     Args:
       config: Of the service.
+      state: Where it remembers what must outlive it, and what it goes on from; else it begins anew.
+      tls: Certificates; else plain text.
+      with_reports: Offer ReportErrorToService, which jaxlib 0.10 has not.
     """
 
-    def __init__(self, config: ServiceConfig) -> None:
-        incarnation = int.from_bytes(os.urandom(INCARNATION_BITS // 8), "little")
-        self._core = CoordinationService(config, Incarnation(incarnation), time.monotonic_ns())
+    def __init__(
+        self,
+        config: ServiceConfig,
+        *,
+        state: StateFile | None = None,
+        tls: PeerFiles | None = None,
+        with_reports: bool = True,
+    ) -> None:
+        now_ns = time.monotonic_ns()
+        if state is None:
+            incarnation = int.from_bytes(os.urandom(INCARNATION_BITS // 8), "little")
+            self._core = CoordinationService(config, Incarnation(incarnation), now_ns)
+        else:
+            self._core = CoordinationService.restore(
+                config, state.incarnation, state.load(), now_ns
+            )
+        self.answers: Counter[tuple[str, Code]] = Counter()
+        """Calls answered so far, by method and code."""
+        self.failed: asyncio.Event = asyncio.Event()
+        """Set when the server cannot go on: it could not remember what it would have acknowledged."""
+        self._state = state
+        self._tls = tls
         self._recorder: ServerRecorder | None = None
-        self._server: grpc.aio.Server | None = None
-        self._waiting: dict[CallId, asyncio.Future[Answer]] = {}
+        self._sockets: list[socket.socket] = []
+        self._listeners: list[asyncio.Server] = []
+        self._connections: set[GrpcConnection] = set()
+        self._all_closed = asyncio.Event()
+        self._waiting: dict[CallId, tuple[Stream, wire.Method]] = {}
         self._calls = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._stopping = False
+        self._is_stopping = False
+        self._unwritten: list[Record] = []
+        self._held: list[Reply] = []
+        self._tls_context: tuple[tuple[int, ...], ssl.SSLContext] | None = None
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._rpcs: dict[bytes, Rpc] = {
+            f"/{wire.SERVICE}/{method.name}".encode(): self._rpc(method)
+            for method in wire.METHODS
+            if with_reports or method.name != "ReportErrorToService"
+        }
 
     @property
     def incarnation(self) -> int:
         """The service's own random number."""
         return self._core.incarnation
+
+    @property
+    def connections(self) -> int:
+        """Clients that are connected now."""
+        return len(self._connections)
+
+    def survey(self) -> Survey:
+        """What the service looks like now."""
+        return self._core.survey(time.monotonic_ns())
+
+    def add_rpcs(self, rpcs: Mapping[bytes, Rpc]) -> None:
+        """Serves other methods too, by path; before `start`."""
+        self._rpcs.update(rpcs)
+
+    # --- life ----------------------------------------------------------------------------------
 
     def bind(self, host: str, port: int) -> int:
         """Takes an address.
@@ -71,24 +124,26 @@ class CoordinationServer:
 
         Raises:
           PortUnavailable: the address is in use or not this host's.
+          TlsError: the certificates cannot be used.
         """
+        if self._tls is not None:
+            self._current_context(self._tls)
         bare = host.strip("[]")
-        address = f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
-        self._server = grpc.aio.server(options=_OPTIONS)
-        handlers = {method.name: self._handler(method) for method in wire.METHODS}
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(wire.SERVICE, handlers),)
-        )
+        shown = f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
         try:
-            bound = self._server.add_insecure_port(address)
-        except RuntimeError:
-            bound = 0
-        if bound == 0:
+            found = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, _, _, _, address in dict.fromkeys(found):
+                bound = _listen(family, (address[0], port, *address[2:]))
+                self._sockets.append(bound)
+                port = bound.getsockname()[1]
+        except (OSError, OverflowError) as error:
+            for each in self._sockets:
+                each.close()
             raise PortUnavailable(
-                f"cannot bind {address}: the port is in use, or the host is not this machine's; "
+                f"cannot bind {shown}: the port is in use, or the host is not this machine's; "
                 "choose another, or port 0 for a free one"
-            )
-        return bound
+            ) from error
+        return port
 
     async def start(self, recorder: ServerRecorder | None = None) -> None:
         """Begins to serve on the address that was bound.
@@ -96,77 +151,142 @@ class CoordinationServer:
         Args:
           recorder: Told of every request and reply, if given.
         """
-        assert self._server is not None, "bind() comes first"
+        assert self._sockets, "bind() comes first"
         self._recorder = recorder
-        await self._server.start()
+        loop = asyncio.get_running_loop()
+        accept: Callable[[], asyncio.BaseProtocol]
+        accept = self._connection if self._tls is None else lambda: _TlsAcceptor(self._secure)
+        self._listeners = [
+            await loop.create_server(accept, sock=each, backlog=_BACKLOG) for each in self._sockets
+        ]
         self._arm()
 
     async def stop(self) -> None:
         """Answers all waiting calls with UNAVAILABLE and closes; no client is left hanging."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
-        self._stopping = True
+        for listener in self._listeners:
+            listener.close()
+        for each in self._sockets:
+            each.close()
+        self._release()
         self._carry_out(self._core.stop())
-        if self._server is not None:
-            await self._server.stop(_STOP_GRACE_S)
+        for connection in list(self._connections):
+            connection.go_away()
+        if self._connections:
+            self._all_closed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_closed.wait(), _STOP_GRACE_S)
+        for connection in list(self._connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+        for task in list(self._handshakes):
+            task.cancel()
         if self._recorder is not None:
             self._recorder.close()
+        if self._state is not None:
+            self._state.close()
 
-    def _handler(self, method: wire.Method) -> grpc.RpcMethodHandler[Any, Any]:
-        return grpc.unary_unary_rpc_method_handler(
-            self._behaviour(method),
-            request_deserializer=method.request_type.FromString,
-            response_serializer=lambda message: message.SerializeToString(),
+    def _connection(self) -> GrpcConnection:
+        return GrpcConnection(
+            self._rpcs,
+            on_cancel=self._hang_up,
+            on_open=self._connections.add,
+            on_close=self._closed,
         )
 
-    def _behaviour(self, method: wire.Method) -> Callable[[Any, Any], Awaitable[Any]]:
-        async def serve(message: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    def _closed(self, connection: GrpcConnection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._all_closed.set()
+
+    # --- calls ---------------------------------------------------------------------------------
+
+    def _rpc(self, method: wire.Method) -> Rpc:
+        parse = method.request_type.FromString
+
+        def serve(stream: Stream, message: bytes) -> None:
+            try:
+                request = method.to_core(parse(message))
+            except google.protobuf.message.DecodeError:
+                self._fail(stream, method, Code.INTERNAL, "the request is not the method's message")
+                return
             call = CallId(self._calls)
             self._calls += 1
-            reply: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-            self._waiting[call] = reply
-            request = method.to_core(message)
+            self._waiting[call] = (stream, method)
+            stream.call = call
             if self._recorder is not None:
                 self._recorder.request(call, request)
             self._carry_out(self._core.handle(call, request, time.monotonic_ns()))
-            if self._stopping:
-                self._carry_out(self._core.stop())  # It would wait for nothing.
-            try:
-                answer = await reply
-            except asyncio.CancelledError:
-                self._core.hang_up(call)
-                if self._recorder is not None:
-                    self._recorder.hang_up(call)
-                raise
-            finally:
-                self._waiting.pop(call, None)
-            if isinstance(answer, Status):
-                payloads = wire.status_payloads(answer)
-                metadata = ((wire.STATUS_PAYLOADS_KEY, payloads),) if payloads else ()
-                await context.abort(
-                    _CODES[answer.code], wire.status_message(answer), trailing_metadata=metadata
-                )
-            return method.to_wire(answer)
 
-        return serve
+        return Rpc(serve)
+
+    def _hang_up(self, stream: Stream) -> None:
+        call = stream.call
+        if self._waiting.pop(call, None) is not None:
+            self._core.hang_up(call)
+            if self._recorder is not None:
+                self._recorder.hang_up(call)
+
+    def _fail(self, stream: Stream, method: wire.Method, code: Code, message: str) -> None:
+        self.answers[method.name, code] += 1
+        connection = stream.connection
+        assert isinstance(connection, GrpcConnection)
+        connection.fail(stream, code, message)
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, StateChanged):
-                _log.info(
-                    "task %d (incarnation %d) is %s%s",
-                    effect.task,
-                    effect.incarnation,
-                    effect.state.name,
-                    "" if effect.reason is None else f": {effect.reason}",
-                )
-            if not isinstance(effect, Reply):
-                continue
-            waiting = self._waiting.pop(effect.call, None)
-            if waiting is not None and not waiting.done():
-                if self._recorder is not None:
-                    self._recorder.reply(effect.call, effect.answer)
-                waiting.set_result(effect.answer)
+            if isinstance(effect, Reply):
+                if self._unwritten or self._held:
+                    self._held.append(effect)
+                else:
+                    self._answer(effect)
+            elif isinstance(effect, Remember):
+                if not self._unwritten:
+                    # One transaction for all that this turn of the loop brings.
+                    asyncio.get_running_loop().call_soon(self._release)
+                self._unwritten.append(effect.record)
+            else:
+                _tell(effect)
+
+    def _release(self) -> None:
+        """Writes what must be remembered, then sends the replies that waited for that."""
+        if self._unwritten and self._state is not None:
+            try:
+                self._state.write(self._unwritten)
+            except OSError as error:
+                _log.error("the state cannot be written, so the service ends: %s", error)
+                self._held.clear()
+                self.failed.set()
+                return
+        self._unwritten = []
+        held, self._held = self._held, []
+        for reply in held:
+            self._answer(reply)
+
+    def _answer(self, reply: Reply) -> None:
+        waiting = self._waiting.pop(reply.call, None)
+        if waiting is None:
+            return
+        stream, method = waiting
+        answer: Answer = reply.answer
+        if self._recorder is not None:
+            self._recorder.reply(reply.call, answer)
+        connection = stream.connection
+        assert isinstance(connection, GrpcConnection)
+        if isinstance(answer, Status):
+            self.answers[method.name, answer.code] += 1
+            connection.fail(
+                stream, answer.code, wire.status_message(answer), wire.status_payloads(answer)
+            )
+        else:
+            self.answers[method.name, Code.OK] += 1
+            connection.reply(stream, method.to_wire(answer).SerializeToString())
+
+    # --- time ----------------------------------------------------------------------------------
 
     def _arm(self) -> None:
         delay_s = (self._core.next_deadline_ns() - time.monotonic_ns()) / NS_PER_S
@@ -175,3 +295,134 @@ class CoordinationServer:
     def _wake(self) -> None:
         self._carry_out(self._core.advance(time.monotonic_ns()))
         self._arm()
+
+    # --- TLS -----------------------------------------------------------------------------------
+
+    def _secure(self, transport: asyncio.Transport, acceptor: asyncio.Protocol) -> None:
+        task = asyncio.ensure_future(self._shake_hands(transport, acceptor))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(self, transport: asyncio.Transport, acceptor: asyncio.Protocol) -> None:
+        assert self._tls is not None
+        peer = transport.get_extra_info("peername")
+        try:
+            context = self._current_context(self._tls)
+            secure = await asyncio.get_running_loop().start_tls(
+                transport,
+                acceptor,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=_HANDSHAKE_TIMEOUT_S,
+            )
+        except (OSError, TlsError) as error:
+            reason = (
+                getattr(error, "verify_message", None) or getattr(error, "reason", None) or error
+            )
+            _log.warning("a connection from %s was refused: %s", peer, reason)
+            transport.abort()
+            return
+        if secure is None:  # The peer was gone before the handshake was done.
+            return
+        certificate: Any = secure.get_extra_info("peercert") or {}
+        uris = [name for kind, name in certificate.get("subjectAltName", ()) if kind == "URI"]
+        if self._tls.uri_prefix and not is_trusted(uris, self._tls.uri_prefix):
+            _log.warning(
+                "a connection from %s was refused: no URI of its certificate begins with %s: %s",
+                peer,
+                self._tls.uri_prefix,
+                ", ".join(uris) or "it has none",
+            )
+            secure.abort()
+            return
+        connection = self._connection()
+        secure.set_protocol(connection)
+        connection.connection_made(secure)
+
+    def _current_context(self, files: PeerFiles) -> ssl.SSLContext:
+        """The certificates as they are on disk now; the former ones if they cannot be used."""
+        try:
+            times = tuple(
+                Path(path).stat().st_mtime_ns for path in (files.cert, files.key, files.ca)
+            )
+        except OSError:
+            times = ()
+        known = self._tls_context
+        if known is not None and known[0] == times:
+            return known[1]
+        try:
+            context = files.context(ssl.PROTOCOL_TLS_SERVER)
+        except TlsError as error:
+            if known is None:
+                raise
+            _log.warning("certificates were not renewed: %s", error)
+            return known[1]
+        if known is not None:
+            _log.info("certificates were renewed from %s", files.cert)
+        self._tls_context = (times, context)
+        return context
+
+
+class _TlsAcceptor(asyncio.Protocol):
+    """Holds a connection until its handshake is done."""
+
+    def __init__(self, secure: Callable[[asyncio.Transport, asyncio.Protocol], None]) -> None:
+        self._secure = secure
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()  # The first bytes belong to the handshake.
+        self._secure(transport, self)
+
+
+def _listen(family: int, address: tuple[Any, ...]) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # A restarted server finds its port free; a port that is served is still refused.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            only_v6 = address[0] != "::"  # As with gRPC, `::` means IPv4 too.
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(only_v6))
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            listener.close()
+        raise
+    listener.setblocking(False)
+    return listener
+
+
+def _tell(effect: StateChanged | RoundEnded | BarrierEnded) -> None:
+    """Logs what happened, with its numbers as fields of the record."""
+    match effect:
+        case StateChanged(task, incarnation, state, reason):
+            _log.info(
+                "task %d (incarnation %d) is %s%s",
+                task,
+                incarnation,
+                state.name,
+                "" if reason is None else f": {reason}",
+                extra={
+                    "event": "state",
+                    "task": task,
+                    "incarnation": incarnation,
+                    "state": state.name,
+                },
+            )
+        case RoundEnded(number, tasks, answer):
+            _log.info(
+                "round %d over tasks %s: %s",
+                number,
+                sorted(tasks),
+                ", ".join(f"{task} (incarnation {inc})" for task, inc in answer.alive) or "nobody",
+                extra={"event": "round", "round": number, "live": dict(answer.alive)},
+            )
+        case BarrierEnded(barrier_id, counter, result):
+            _log.info(
+                "barrier %s::%d %s",
+                barrier_id,
+                counter,
+                "passed" if result is None else f"failed: {result}",
+                extra={"event": "barrier", "barrier": barrier_id, "counter": counter},
+            )
