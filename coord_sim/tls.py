@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_log = logging.getLogger(__name__)
 
 _HANDSHAKE_TIMEOUT_S = 5.0
 _CHUNK_BYTES = 1 << 18
+_UNHEARD_MAX = 3
+"""Connections in a row that a server may end after the handshake without a byte: some refuse us so."""
 
 
 class TlsError(Exception):
@@ -60,20 +67,23 @@ class PeerFiles:
         """What TLS needs, from the files as they are now; it demands a certificate of the peer.
 
         Args:
-          protocol: `ssl.PROTOCOL_TLS_SERVER` or `ssl.PROTOCOL_TLS_CLIENT`.
+          protocol: `ssl.PROTOCOL_TLS_SERVER`, or `ssl.PROTOCOL_TLS_CLIENT`, which checks the host name
+            unless there is a prefix.
 
         Raises:
           TlsError: a file cannot be read, is not PEM, or key and certificate do not belong together.
         """
         context = ssl.SSLContext(protocol)
-        context.check_hostname = False
+        is_client = protocol == ssl.PROTOCOL_TLS_CLIENT
+        context.check_hostname = is_client and not self.uri_prefix
         for path in (self.cert, self.key, self.ca):
             try:
                 open(path, "rb").close()
             except OSError as error:
                 raise TlsError(f"cannot read {path}: {error.strerror or error}") from error
         try:
-            context.load_cert_chain(self.cert, self.key)
+            # With a password, a key that is encrypted is an error and no question at the terminal.
+            context.load_cert_chain(self.cert, self.key, password="")
         except (ssl.SSLError, OSError) as error:
             raise TlsError(
                 f"certificate {self.cert} and key {self.key} are not a PEM pair: {error}"
@@ -87,9 +97,61 @@ class PeerFiles:
         return context
 
 
-def is_trusted(names: Iterable[str], uri_prefix: str) -> bool:
-    """Whether a peer with these subject alternative names is one that the prefix means."""
-    return any(name.startswith(uri_prefix) for name in names)
+class CurrentContext:
+    """The TLS context of files that may be renewed while they are used.
+
+    Args:
+      files: As they are now; if they cannot be used later, the former ones stay.
+      protocol: As `PeerFiles.context` has it.
+
+    Raises:
+      TlsError: the files cannot be used.
+    """
+
+    def __init__(self, files: PeerFiles, protocol: int) -> None:
+        self._files = files
+        self._protocol = protocol
+        self._stamp = self._stamp_now()
+        self._context = files.context(protocol)
+
+    def __call__(self) -> ssl.SSLContext:
+        """The context for a new connection."""
+        stamp = self._stamp_now()  # Before they are read: a change meanwhile is seen the next time.
+        if stamp != self._stamp:
+            try:
+                self._context = self._files.context(self._protocol)
+            except TlsError as error:
+                _log.warning("certificates were not renewed: %s", error)
+            else:
+                self._stamp = stamp
+                _log.info("certificates were renewed from %s", self._files.cert)
+        return self._context
+
+    def _stamp_now(self) -> tuple[tuple[int, ...], ...]:
+        found = []
+        for path in (self._files.cert, self._files.key, self._files.ca):
+            try:
+                stat = Path(path).stat()
+            except OSError:
+                found.append(())
+            else:
+                found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return tuple(found)
+
+
+def uris_of(certificate: Mapping[str, Any]) -> list[str]:
+    """The URIs among the subject alternative names of `getpeercert()`."""
+    return [name for kind, name in certificate.get("subjectAltName", ()) if kind == "URI"]
+
+
+def is_trusted(uris: Iterable[str], uri_prefix: str) -> bool:
+    """Whether a peer with these URIs is one that the prefix means."""
+    return any(uri.startswith(uri_prefix) for uri in uris)
+
+
+def alert_of(error: ssl.SSLError) -> str:
+    """What the peer said when it ended the connection, such as `unknown ca`; empty if it said nothing."""
+    return (error.reason or "").partition("_ALERT_")[2].replace("_", " ").lower()
 
 
 class TlsRelay:
@@ -102,7 +164,10 @@ class TlsRelay:
     Args:
       address: `host:port` of the server.
       files: Of the client.
-      on_refusal: Told when one side refuses the other's certificate.
+      on_refusal: Told when one side refuses the other; the relay then makes no connection any more.
+
+    Raises:
+      TlsError: the files cannot be used, or the address is none.
     """
 
     def __init__(
@@ -110,52 +175,47 @@ class TlsRelay:
     ) -> None:
         self._address = address
         self._host, self._port = _host_and_port(address)
-        self._files = files
+        self._uri_prefix = files.uri_prefix
+        self._context = CurrentContext(files, ssl.PROTOCOL_TLS_CLIENT)
         self._on_refusal = on_refusal
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._listener: asyncio.Server | None = None
+        self._relays: set[asyncio.Task[None]] = set()
+        self._unheard = 0
 
     async def start(self) -> str:
-        """Listens; returns the target for gRPC.
-
-        Raises:
-          TlsError: the files cannot be used.
-        """
-        self._files.context(ssl.PROTOCOL_TLS_CLIENT)
+        """Listens; returns the target for gRPC."""
         self._folder = tempfile.TemporaryDirectory(prefix="coordlab-tls-")
         path = f"{self._folder.name}/relay"
-        self._listener = await asyncio.start_unix_server(self._relay, path)
+        self._listener = await asyncio.start_unix_server(self._accept, path)
         return f"unix:{path}"
 
     async def stop(self) -> None:
-        """Ends the listener. Connections end with gRPC's."""
+        """Ends the listener and all connections."""
         if self._listener is not None:
             self._listener.close()
+        relays = list(self._relays)
+        for task in relays:
+            task.cancel()
+        await asyncio.gather(*relays, return_exceptions=True)
         if self._folder is not None:
             self._folder.cleanup()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._relay(reader, writer))
+        self._relays.add(task)
+        task.add_done_callback(self._relays.discard)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             far_reader, far_writer = await self._connect()
         except TlsError as error:
-            self._on_refusal(error)
-            writer.close()
+            self._refuse(error)
             return
         except OSError:
-            writer.close()  # Not there (yet): gRPC tries again.
-            return
-        outward = asyncio.ensure_future(_copy(reader, far_writer))
-        try:
-            await _copy(far_reader, writer)
-        except ssl.SSLError as error:
-            # With TLS 1.3 a server judges our certificate after our side of the handshake is done.
-            reason = error.reason or str(error)
-            self._on_refusal(TlsError(f"the server at {self._address} refuses us: {reason}"))
-        finally:
-            outward.cancel()
-            for each in (writer, far_writer):
-                each.close()
-
+            self._unheard = 0
+            return  # Not there (yet): gRPC tries again.
+        finally_close = contextlib.ExitStack()
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = self._files.context(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = not self._files.uri_prefix

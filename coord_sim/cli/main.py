@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 
 from checker import MalformedHistory
-from coord_sim.cli import check, demo, run, serve, show, simulate
+from coord_sim.cli import check, demo, run, serve, show, simulate, wrap
 from coord_sim.cli.errors import CommandError, complain, problem_of
 from coord_sim.cli.exit_codes import BAD_INPUT, BROKEN_PIPE, INTERRUPTED
 
-_SUBCOMMANDS = (demo, check, show, simulate, serve, run)
+_SUBCOMMANDS = (demo, check, show, simulate, serve, run, wrap)
 
 EXAMPLES = """\
 examples:

@@ -32,3 +32,14 @@ def positive_seconds(text: str) -> float:
             f"must be a time in seconds above 0 and up to {SECONDS_MAX:g}, found {text!r}"
         )
     return value
+
+
+def port_number(text: str) -> int:
+    """A port, or 0 for a free one."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, found {text!r}")
+    return value

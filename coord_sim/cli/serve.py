@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import json
 import logging
-import os
 import signal
-from typing import Any
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
 
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.extras import require
-from coord_sim.cli.numbers import positive_int, positive_seconds
+from coord_sim.cli.numbers import port_number, positive_int, positive_seconds
 from coord_sim.core.identifiers import seconds
 from coord_sim.core.semantics import SEMANTICS, SHIPPED
+from coord_sim.core.service import ServiceConfig
+
+if TYPE_CHECKING:
+    from coord_sim.server.grpc_server import CoordinationServer
 
 EXAMPLES = """\
 examples:
@@ -23,10 +30,17 @@ examples:
       processes may die and come back, process 0 too
   coordlab serve --processes 4 --recoverable --semantics published --record run.jsonl
       keep the guide's semantics, and write what the server sees
+  coordlab serve --processes 4 --port 8476 --recoverable --semantics published --state job.state
+      the coordinator itself may be killed: started again so, it goes on where it was
+  coordlab serve --processes 4 --watch --metrics 9090
+      a live table here, and the same for Prometheus
 
 The first line is `ready address=HOST:PORT incarnation=N`. Point jax.distributed.initialize at that
 address, and set JAX_COORDINATOR_BIND_ADDRESS to a spare port so that process 0's own service idles.
+docs/outside-coordinator.md has the recipe, and what it promises.
 """
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_DIALECTS = ("0.10", "0.12")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -40,73 +54,208 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--processes", type=positive_int, required=True, metavar="N")
     parser.add_argument("--host", default="127.0.0.1", help="address to bind (default: loopback)")
-    parser.add_argument("--port", type=int, default=0, metavar="P", help="0: a free one (default)")
+    parser.add_argument(
+        "--port", type=port_number, default=0, metavar="P", help="0: a free one (default)"
+    )
     parser.add_argument("--recoverable", action="store_true", help="tasks may die and come back")
+    times = (
+        ("heartbeat", 100.0, "silence after which a task is declared dead"),
+        ("register", 3600.0, "how long the first task to register waits for the last"),
+        ("shutdown", 300.0, "the same for leaving"),
+    )
+    for name, default, meaning in times:
+        parser.add_argument(
+            f"--{name}-timeout",
+            type=positive_seconds,
+            default=default,
+            metavar="S",
+            help=f"{meaning} (default: {default:g})",
+        )
     parser.add_argument(
-        "--heartbeat-timeout",
-        type=positive_seconds,
-        default=100.0,
-        metavar="S",
-        help="default: 100",
+        "--semantics",
+        choices=[name for name in SEMANTICS if name != "naive"],
+        default=SHIPPED.name,
+        help="shipped: as jaxlib, with its deviations (default); published: as the JAX guide says",
     )
     parser.add_argument(
-        "--shutdown-timeout", type=positive_seconds, default=300.0, metavar="S", help="default: 300"
-    )
-    parser.add_argument(
-        "--semantics", choices=[name for name in SEMANTICS if name != "naive"], default=SHIPPED.name
+        "--dialect",
+        choices=_DIALECTS,
+        default=_DIALECTS[-1],
+        help="jaxlib 0.10 has no ReportErrorToService (default: 0.12)",
     )
     parser.add_argument("--record", metavar="FILE", help="write the history as the server sees it")
-    parser.add_argument("--verbose", action="store_true", help="log state changes to stderr")
+    parser.add_argument(
+        "--state",
+        metavar="FILE",
+        help="keep keys, incarnations and counters in FILE, and go on from what it has; with "
+        "--recoverable error polls are answered at once, so that jaxlib's clients survive a restart",
+    )
+    seeing = parser.add_argument_group("seeing inside")
+    seeing.add_argument("--verbose", action="store_true", help="log what happens to stderr")
+    seeing.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="json: one object a line"
+    )
+    seeing.add_argument(
+        "--metrics", type=port_number, metavar="P", help="serve Prometheus metrics; 0: a free port"
+    )
+    seeing.add_argument("--watch", action="store_true", help="show a live table on the terminal")
+    tls = parser.add_argument_group("mutual TLS", "as jaxlib's parameters of the same names")
+    tls.add_argument("--mtls-cert-file", default="", metavar="PEM")
+    tls.add_argument("--mtls-key-file", default="", metavar="PEM")
+    tls.add_argument("--mtls-ca-file", default="", metavar="PEM")
+    tls.add_argument("--mtls-peer-uri-prefix", default="", metavar="URI", help="ends in /")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Serves until SIGTERM or Ctrl-C; 0."""
-    require("grpc", "server", "serve")
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # Its errors come to us, and in one line.
-    if options.verbose:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    if not 0 <= options.port <= 65535:
-        raise CommandError(f"--port {options.port}: a port is a number from 0 to 65535")
+    require("google.protobuf", "server", "serve")
+    require("hpack", "server", "serve")
+    if options.watch and not sys.stderr.isatty():
+        raise CommandError(
+            "--watch needs a terminal on standard error; for programs, use --metrics"
+        )
     asyncio.run(_serve(options))
     return 0
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    from coord_sim.core.service import ServiceConfig
     from coord_sim.server.grpc_server import CoordinationServer
     from coord_sim.server.recorder import ServerRecorder
+    from coord_sim.server.state_file import StateFile, UnusableState
+    from coord_sim.tls import PeerFiles, TlsError
 
     config = ServiceConfig(
         tasks=options.processes,
         recoverable=options.recoverable,
         heartbeat_timeout_ns=seconds(options.heartbeat_timeout),
+        register_timeout_ns=seconds(options.register_timeout),
         shutdown_timeout_ns=seconds(options.shutdown_timeout),
         semantics=SEMANTICS[options.semantics],
+        durable=options.state is not None,
+        dismisses_polls=options.state is not None and options.recoverable,
     )
-    server = CoordinationServer(config)
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    bound = server.bind(options.host, options.port)
-    recorder = None
-    if options.record is not None:  # Not before the port is ours: the file is written anew.
-        details: dict[str, object] = {
-            "semantics": options.semantics,
-            "recoverable": options.recoverable,
-            "heartbeat_timeout_s": options.heartbeat_timeout,
-        }
-        recorder = ServerRecorder(options.record, options.processes, details)
-    await server.start(recorder)
-    host = options.host.strip("[]")
-    shown = f"[{host}]" if ":" in host else host
-    print(f"ready address={shown}:{bound} incarnation={server.incarnation}", flush=True)
-    if host not in ("127.0.0.1", "localhost", "::1"):
-        logging.getLogger(__name__).warning(
-            "anyone who reaches %s:%d can join, stop or read this job", shown, bound
-        )
+    state = None
     try:
-        await stopped.wait()
-    finally:
+        files = PeerFiles.given(
+            options.mtls_cert_file,
+            options.mtls_key_file,
+            options.mtls_ca_file,
+            options.mtls_peer_uri_prefix,
+        )
+        if options.state is not None:
+            state = StateFile(options.state, config)
+        server = CoordinationServer(
+            config, state=state, tls=files, with_reports=options.dialect != "0.10"
+        )
+        bound = server.bind(options.host, options.port)
+    except (TlsError, UnusableState) as error:
+        raise CommandError(str(error)) from error
+    _add_standard_services(server)
+    host = options.host.strip("[]")
+    shown = f"{f'[{host}]' if ':' in host else host}:{bound}"
+    async with _seeing_inside(server, options, host, shown) as places:
+        recorder = None
+        if options.record is not None:  # Not before the ports are ours: the file is written anew.
+            details: dict[str, object] = {
+                "semantics": options.semantics,
+                "recoverable": options.recoverable,
+                "heartbeat_timeout_s": options.heartbeat_timeout,
+            }
+            recorder = ServerRecorder(options.record, options.processes, details)
+        await server.start(recorder)
+        print(
+            " ".join((f"ready address={shown} incarnation={server.incarnation}", *places)),
+            flush=True,
+        )
+        if host not in _LOOPBACK and files is None:
+            logging.getLogger(__name__).warning(
+                "anyone who reaches %s can join, stop or read this job", shown
+            )
+        if state is not None and not state.is_new:
+            logging.getLogger(__name__).info("went on from %s", options.state)
+        ends = [asyncio.ensure_future(event.wait()) for event in (stopped, server.failed)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
         await server.stop()
+    if server.failed.is_set():
+        raise CommandError(f"{options.state}: the state could not be written; what it has is kept")
+
+
+@contextlib.asynccontextmanager
+async def _seeing_inside(
+    server: CoordinationServer, options: argparse.Namespace, host: str, address: str
+) -> AsyncIterator[list[str]]:
+    """Logs, metrics and the live table, as asked for; yields what the first line says of them."""
+    places = []
+    table: asyncio.Task[None] | None = None
+    endpoint = None
+    handler: logging.Handler = logging.StreamHandler()
+    if options.metrics is not None:
+        require("prometheus_client", "server", "serve --metrics")
+        from coord_sim.server.metrics import MetricsEndpoint
+
+        endpoint = MetricsEndpoint(server, host, options.metrics)
+        places.append(f"metrics={endpoint.port}")
+    if options.watch:
+        require("rich", "server", "serve --watch")
+        from rich.console import Console
+        from rich.logging import RichHandler
+
+        from coord_sim.cli.watch import watch
+
+        console = Console(stderr=True)
+        handler = RichHandler(console=console, show_path=False, show_level=False, show_time=False)
+        table = asyncio.ensure_future(watch(server, console, f"coordlab serve {address}"))
+    if options.log_format == "json":
+        handler.setFormatter(_JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logging.basicConfig(
+        level=logging.INFO if options.verbose else logging.WARNING, handlers=[handler]
+    )
+    try:
+        yield places
+    finally:
+        if table is not None:
+            table.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await table
+        if endpoint is not None:
+            await asyncio.to_thread(endpoint.close)
+
+
+def _add_standard_services(server: CoordinationServer) -> None:
+    """Health and reflection, where their packages are installed."""
+    with contextlib.suppress(ModuleNotFoundError):
+        from coord_sim.server import standard_services
+
+        server.add_rpcs(standard_services.rpcs())
+
+
+class _JsonFormatter(logging.Formatter):
+    """One object a line: time, level, message, and what the record names (task, round, ...)."""
+
+    _OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {
+        "message",
+        "asctime",
+        "taskName",
+    }
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        fields = {
+            name: value for name, value in vars(record).items() if name not in self._OF_EVERY_RECORD
+        }
+        line = {
+            "time_s": record.created,
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **fields,
+        }
+        return json.dumps(line, default=str)

@@ -70,9 +70,13 @@ _OUR_STREAM_WINDOW = 8 << 20
 _OUR_WINDOW = 64 << 20
 _HEADER_LIST_MAX = 16_384
 _HEADER_BLOCK_MAX = 65_536
+_TABLE_RESIZES_MAX = 16
 _HEADS_MAX = 256
+_HEAD_BLOCK_MAX = 1024
+_WINDOWS_SET_MAX = 100_000
 _WRITE_CHUNK = 1 << 20
 _PREFACE_TIMEOUT_S = 20.0
+_CLOSE_TIMEOUT_S = 5.0
 
 Headers = dict[bytes, bytes]
 
@@ -105,6 +109,7 @@ class Stream:
       half_closed: The peer has said all.
       window: How many bytes of data the peer takes on this stream now.
       unsent: Data that waits for windows; None once the answer is complete and all of it is sent.
+      is_begun: The answer's headers are sent.
       trailers: The header block that ends the answer, once it is known.
       request: The connection's subclass's own.
       call: The server's own.
@@ -115,6 +120,7 @@ class Stream:
         "connection",
         "half_closed",
         "id",
+        "is_begun",
         "request",
         "trailers",
         "unacknowledged",
@@ -127,6 +133,7 @@ class Stream:
         self.id = id_
         self.window = window
         self.half_closed = False
+        self.is_begun = False
         self.unacknowledged = 0
         self.unsent: deque[memoryview] | None = None
         self.trailers: bytes | None = None
@@ -147,6 +154,7 @@ class _Table(hpack.table.HeaderTable):
 
     def __init__(self) -> None:
         self.changes = 0
+        self.resizes = 0
         super().__init__()
 
     def add(self, name: bytes, value: bytes) -> None:
@@ -160,6 +168,9 @@ class _Table(hpack.table.HeaderTable):
     @maxsize.setter
     def maxsize(self, newmax: int) -> None:
         self.changes += 1
+        self.resizes += 1
+        if self.resizes > _TABLE_RESIZES_MAX:  # Two are enough (RFC 7541, 4.2), and each costs time.
+            raise hpack.HPACKDecodingError("the table is resized again and again")
         hpack.table.HeaderTable.maxsize.fset(self, newmax)  # type: ignore[attr-defined]
 
 
@@ -187,7 +198,8 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._is_reading = False
         self._table_update = b""
-        self._preface_timer: asyncio.TimerHandle | None = None
+        self._windows_set = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     # --- for the subclass ----------------------------------------------------------------------
 
@@ -214,6 +226,7 @@ class Connection(asyncio.Protocol):
         out = self._out
         if headers:
             out.append(self._headers_frame(headers, END_HEADERS, id_))
+            stream.is_begun = True
         at_most = min(self._frame_max, self._window, stream.window)
         if stream.unsent or size > at_most or self._is_paused:
             if stream.unsent is None:
@@ -221,7 +234,10 @@ class Connection(asyncio.Protocol):
             stream.unsent.append(memoryview(data))
             stream.trailers = trailers
             self._queued += size
-            self._pump()
+            self._pump_stream(stream)
+            if self._queued > QUEUED_BYTES_MAX:
+                self._abandon()
+                return
         else:
             if size:
                 self._window -= size
@@ -233,7 +249,10 @@ class Connection(asyncio.Protocol):
             self.flush()
 
     def end_at_once(self, stream: Stream, headers: bytes) -> None:
-        """Answers with a header block alone."""
+        """Answers with a header block alone, or ends an answer with it."""
+        if stream.unsent:
+            stream.trailers = headers
+            return
         self._end(stream, headers)
         if not self._is_reading:
             self.flush()
@@ -243,9 +262,6 @@ class Connection(asyncio.Protocol):
         if not self._out or self.transport is None:
             return
         if self._is_paused:
-            if self._queued > QUEUED_BYTES_MAX:
-                _log.warning("a client does not read its answers; its connection is closed")
-                self.transport.abort()
             return
         out = self._out
         self._out = []
@@ -263,6 +279,11 @@ class Connection(asyncio.Protocol):
             return
         self.flush()
         self.transport.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        # A peer that does not read would never let it close.
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_CLOSE_TIMEOUT_S, self.transport.abort)
 
     # --- asyncio's callbacks -------------------------------------------------------------------
 
@@ -273,13 +294,13 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=_WRITE_CHUNK)
         transport.write(_OUR_SETTINGS)
         loop = asyncio.get_running_loop()
-        self._preface_timer = loop.call_later(_PREFACE_TIMEOUT_S, self._never_started)
+        self._timer = loop.call_later(_PREFACE_TIMEOUT_S, self._never_started)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         """The connection is gone, and with it every call on it."""
         self.transport = None
-        if self._preface_timer is not None:
-            self._preface_timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         streams = list(self.streams.values())
         self.streams.clear()
         for stream in streams:
@@ -304,6 +325,7 @@ class Connection(asyncio.Protocol):
         if self._is_closing:
             return
         self._is_reading = True
+        self._windows_set = 0
         try:
             if self._buffer:
                 self._buffer += data
@@ -316,6 +338,7 @@ class Connection(asyncio.Protocol):
             if self._unacknowledged > _OUR_WINDOW // 2:
                 self._out.append(frame(WINDOW_UPDATE, 0, 0, _UINT32.pack(self._unacknowledged)))
                 self._unacknowledged = 0
+            self._pump()
         except ConnectionFault as fault:
             _log.info("a connection is closed: %s", fault)
             self.go_away(fault.code, str(fault))
@@ -336,8 +359,8 @@ class Connection(asyncio.Protocol):
                 return 0
             at = len(PREFACE)
             self._is_started = True
-            assert self._preface_timer is not None
-            self._preface_timer.cancel()
+            assert self._timer is not None
+            self._timer.cancel()
         unpack = _FRAME_HEAD.unpack_from
         while end - at >= _HEAD_BYTES:
             high, low, kind, flags, id_ = unpack(data, at)
@@ -432,6 +455,7 @@ class Connection(asyncio.Protocol):
             self._block = (id_, first_flags, block + payload)
 
     def _header_block(self, id_: int, flags: int, block: bytes) -> None:
+        _check(bool(id_ % 2), PROTOCOL_ERROR, "clients open odd streams")
         head = self._heads.get(block)
         if head is None:
             head = self._decode(block)
@@ -446,19 +470,19 @@ class Connection(asyncio.Protocol):
             self.received(stream, b"", ended=True)
             return
         if id_ <= self._last_stream:
-            _check(id_ > 0, PROTOCOL_ERROR, "headers of no stream")
             return  # Trailers of a request that was reset or answered early.
-        _check(bool(id_ % 2), PROTOCOL_ERROR, "clients open odd streams")
         self._last_stream = id_
         stream = Stream(self, id_, self._initial_window)
         self.streams[id_] = stream
+        stream.half_closed = bool(flags & END_STREAM)
         self.opened(stream, head)
-        if flags & END_STREAM and id_ in self.streams:
-            stream.half_closed = True
+        if stream.half_closed and id_ in self.streams:
             self.received(stream, b"", ended=True)
 
     def _decode(self, block: bytes) -> Any:
+        _check(len(block) <= _HEADER_BLOCK_MAX, ENHANCE_YOUR_CALM, "a large header block")
         before = self._table.changes
+        self._table.resizes = 0
         try:
             headers: Headers = dict(self._decoder.decode(block, raw=True))
         except hpack.OversizedHeaderListError as error:
@@ -468,7 +492,9 @@ class Connection(asyncio.Protocol):
         head = self.head_of(headers)
         if self._table.changes != before:
             self._heads.clear()  # Indices of the blocks that were known mean something else now.
-        elif len(self._heads) < _HEADS_MAX:
+        elif len(block) <= _HEAD_BLOCK_MAX:
+            if len(self._heads) >= _HEADS_MAX:
+                self._heads.clear()  # What is in use comes back at once.
             self._heads[block] = head
         return head
 
@@ -486,18 +512,22 @@ class Connection(asyncio.Protocol):
                 return
             stream.window += increment
             _check(stream.window <= WINDOW_MAX, FLOW_CONTROL_ERROR, "window")
-        self._pump()
 
     def _settings(self, id_: int, flags: int, payload: bytes) -> None:
         _check(id_ == 0, PROTOCOL_ERROR, "SETTINGS of a stream")
         _check(len(payload) % 6 == 0, FRAME_SIZE_ERROR, "SETTINGS")
         if flags & ACK:
+            _check(not payload, FRAME_SIZE_ERROR, "SETTINGS")
             return
         for name, value in _SETTING.iter_unpack(payload):
             if name == _SETTINGS_INITIAL_WINDOW:
                 _check(value <= WINDOW_MAX, FLOW_CONTROL_ERROR, "initial window")
+                self._windows_set += len(self.streams)
+                is_calm = self._windows_set <= _WINDOWS_SET_MAX
+                _check(is_calm, ENHANCE_YOUR_CALM, "windows are set again and again")
                 for stream in self.streams.values():
                     stream.window += value - self._initial_window
+                    _check(stream.window <= WINDOW_MAX, FLOW_CONTROL_ERROR, "window")
                 self._initial_window = value
             elif name == _SETTINGS_MAX_FRAME:
                 _check(_FRAME_DEFAULT <= value <= _FRAME_MAX, PROTOCOL_ERROR, "frame size")
@@ -506,7 +536,6 @@ class Connection(asyncio.Protocol):
                 # We use no table; but a smaller one must be agreed to in the next block (RFC 7541, 4.2).
                 self._table_update = b"\x20"
         self._out.append(frame(SETTINGS, ACK, 0))
-        self._pump()
 
     # --- sending -------------------------------------------------------------------------------
 
@@ -554,6 +583,21 @@ class Connection(asyncio.Protocol):
             stream.unsent = None
             if stream.trailers is not None:
                 self._end(stream, stream.trailers)
+
+    def _abandon(self) -> None:
+        """The peer does not read, or does not let this side send: it gets nothing more."""
+        _log.warning("a client does not read its answers; its connection is closed")
+        self._is_closing = True
+        streams = list(self.streams.values())
+        self.streams.clear()
+        self._out.clear()
+        self._queued = 0
+        for stream in streams:
+            stream.unsent = None
+        if self.transport is not None:
+            self.transport.abort()
+        for stream in streams:
+            self.cancelled(stream)
 
     def _drop(self, id_: int) -> None:
         stream = self.streams.pop(id_, None)

@@ -1,0 +1,177 @@
+"""`coordlab wrap`: any program, with our service wherever it would start jaxlib's."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from coord_sim.cli.errors import CommandError
+from coord_sim.cli.extras import require
+from coord_sim.cli.substitute_services import Services
+from coord_sim.core.semantics import SHIPPED
+from jax_bridge.substitute.environment import substituting
+
+EXAMPLES = """\
+examples:
+  coordlab wrap -- python train.py
+      whatever jax.distributed.initialize() starts as a service, here or in children, is ours
+  coordlab wrap --semantics published --record run.jsonl -- bash launch_four_processes.sh
+      keep the guide's semantics, and write what the server sees; a second service: run-2.jsonl
+
+The command stays as it is and picks its own address. Our service runs in this process: a recoverable one
+survives the death of process 0, which gets it again when it asks for the same address and options.
+Others end with the process that started them, as jaxlib's do. Exit code: the command's, or 128 + the
+number of the signal that ended it. Out of reach: `python -E`, `-I` or `-S`, and other machines.
+"""
+
+NEVER_USED = (
+    "coordlab: warning: nobody asked for a coordination service, so ours was never used "
+    "(a `python -E`, `-I` or `-S` is out of reach)"
+)
+
+_PASSED_ON = {
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+}
+_FROM_KEYBOARD = {signal.SIGINT, signal.SIGQUIT}
+"""Ctrl-C and Ctrl-\\ reach all in the foreground, the command too, and must not come twice.
+
+They come from the kernel; what a process sends has a code of at most 0 (sigaction(2)).
+"""
+
+_SIGNAL_BASE = 128
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "wrap",
+        help="run any program with our service in place of the C++ one",
+        description="Runs a command; services that it would start in C++ are ours instead.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="coordlab wrap [-h] [--semantics NAME] [--record FILE] [--verbose] -- COMMAND ...",
+    )
+    parser.add_argument("--semantics", choices=("shipped", "published"), default=SHIPPED.name)
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="write the history as the server sees it"
+    )
+    parser.add_argument("--verbose", action="store_true", help="log to stderr what happens")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
+    parser.set_defaults(run=run, usage_error=parser.error)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the command to its end; its exit code."""
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        options.usage_error("a command is needed, after `--`")
+    require("grpc", "server", "wrap")
+    if options.record is not None and not options.record.absolute().parent.is_dir():
+        raise CommandError(f"--record {options.record}: there is no such folder")
+    if options.verbose:
+        logging.basicConfig(level=logging.INFO, format="coordlab: %(asctime)s %(message)s")
+    folder = Path(tempfile.mkdtemp(prefix="coordlab-"))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        socket_path = str(folder / "services")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(socket_path)
+        listener.listen()  # Requests wait there until the thread takes them.
+        environment = substituting(os.environ, socket_path)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
+        running = _start(command, environment, mask)
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # Its errors come to us, and in one line.
+        services = Services(options.semantics, options.record)
+        thread = _ServiceThread(services, listener)
+        thread.start()
+        try:
+            code = _end_of(running)
+        finally:
+            thread.end()
+        if not services.asked:
+            print(NEVER_USED, file=sys.stderr)
+        return code if code >= 0 else _SIGNAL_BASE - code
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        shutil.rmtree(folder)
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+def _start(
+    command: list[str], environment: dict[str, str], mask: set[int | signal.Signals]
+) -> subprocess.Popen[bytes]:
+    """Starts the command, before there are threads and gRPC, which do not like forks."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # If ignored, ends of children would be, too.
+
+    def prepare() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # It cannot go on without its service.
+
+    try:
+        return subprocess.Popen(command, env=environment, preexec_fn=prepare)  # noqa: PLW1509
+    except OSError as error:
+        raise CommandError(f"cannot run {command[0]}: {error.strerror}") from None
+
+
+def _end_of(running: subprocess.Popen[bytes]) -> int:
+    """Waits for the command, and passes signals on to it; its return code as `Popen` has it."""
+    while True:
+        came = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
+        if came.si_signo == signal.SIGCHLD:
+            code = running.poll()
+            if code is not None:
+                return code
+        elif came.si_signo not in _FROM_KEYBOARD or came.si_code <= 0:
+            running.send_signal(came.si_signo)
+
+
+# --- its services ----------------------------------------------------------------------------------
+
+
+class _ServiceThread(threading.Thread):
+    """Runs the services' event loop, as the main thread waits for signals."""
+
+    def __init__(self, services: Services, listener: socket.socket) -> None:
+        super().__init__(name="services")
+        self._services = services
+        self._listener = listener
+        self._loop = asyncio.new_event_loop()
+        self._ended = asyncio.Event()
+
+    def run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    def end(self) -> None:
+        """Stops all services; returns when they have stopped."""
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self.join()
+
+    async def _serve(self) -> None:
+        door = await asyncio.start_unix_server(self._services.attend, sock=self._listener)
+        try:
+            await self._ended.wait()
+        finally:
+            door.close()
+            await self._services.stop()
