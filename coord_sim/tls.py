@@ -209,56 +209,92 @@ class TlsRelay:
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             far_reader, far_writer = await self._connect()
+            await self._carry(reader, writer, far_reader, far_writer)
         except TlsError as error:
-            self._refuse(error)
-            return
+            if self._listener is not None:
+                self._listener.close()
+            self._on_refusal(error)
         except OSError:
-            self._unheard = 0
-            return  # Not there (yet): gRPC tries again.
-        finally_close = contextlib.ExitStack()
+            self._unheard = 0  # Not there (yet): gRPC tries again.
+        finally:
+            writer.close()
+
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        context = self._files.context(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = not self._files.uri_prefix
         try:
             reader, writer = await asyncio.open_connection(
                 self._host,
                 self._port,
-                ssl=context,
+                ssl=self._context(),
                 server_hostname=self._host,
                 ssl_handshake_timeout=_HANDSHAKE_TIMEOUT_S,
             )
         except ssl.SSLCertVerificationError as error:
             raise TlsError(
-                f"the certificate of the server at {self._address} is refused: "
+                f"the certificate of the server at {self._address} is not trusted: "
                 f"{error.verify_message}"
             ) from error
         except ssl.SSLError as error:
+            if alert_of(error):
+                raise self._refusal(error) from error
             reason = error.reason or str(error)
             raise TlsError(f"the server at {self._address} does not speak TLS: {reason}") from error
-        certificate = writer.get_extra_info("peercert") or {}
-        uris = [name for kind, name in certificate.get("subjectAltName", ()) if kind == "URI"]
-        if self._files.uri_prefix and not is_trusted(uris, self._files.uri_prefix):
-            writer.close()
+        uris = uris_of(writer.get_extra_info("peercert") or {})
+        if self._uri_prefix and not is_trusted(uris, self._uri_prefix):
+            writer.transport.abort()
             raise TlsError(
                 f"the certificate of the server at {self._address} has no URI that begins with "
-                f"{self._files.uri_prefix}: found {', '.join(uris) or 'none'}"
+                f"{self._uri_prefix}: found {', '.join(uris) or 'none'}"
             )
         return reader, writer
+
+    async def _carry(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        far_reader: asyncio.StreamReader,
+        far_writer: asyncio.StreamWriter,
+    ) -> None:
+        outward = asyncio.ensure_future(_copy(reader, far_writer))
+        try:
+            is_heard = await _copy(far_reader, writer)
+        except ssl.SSLError as error:
+            if not alert_of(error):
+                raise
+            # With TLS 1.3 a server judges our certificate after our side of the handshake is done.
+            raise self._refusal(error) from error
+        finally:
+            outward.cancel()
+            await asyncio.gather(outward, return_exceptions=True)
+            far_writer.transport.abort()
+        if is_heard or reader.at_eof():
+            self._unheard = 0
+            return
+        self._unheard += 1
+        if self._unheard == _UNHEARD_MAX:
+            raise TlsError(
+                f"the server at {self._address} ends every connection after the handshake, without a "
+                "word: it seems to refuse this client's certificate, or its URIs"
+            )
+
+    def _refusal(self, error: ssl.SSLError) -> TlsError:
+        return TlsError(
+            f"the server at {self._address} refuses this client's certificate: {alert_of(error)}"
+        )
 
 
 async def speaks_tls(address: str) -> bool:
     """Whether a server that does not answer plain text wants TLS: it presents a certificate."""
-    host, port = _host_and_port(address)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
+        host, port = _host_and_port(address)
         _, writer = await asyncio.open_connection(
             host, port, ssl=context, ssl_handshake_timeout=_HANDSHAKE_TIMEOUT_S
         )
-    except (OSError, ValueError):
+    except (OSError, ValueError, TlsError):
         return False
-    writer.close()
+    writer.transport.abort()
     return True
 
 
@@ -269,9 +305,13 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError, BrokenPipeError):
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Carries one direction until its end; whether there was anything."""
+    is_heard = False
+    with contextlib.suppress(ConnectionError):
         while data := await reader.read(_CHUNK_BYTES):
+            is_heard = True
             writer.write(data)
             await writer.drain()
     writer.close()
+    return is_heard

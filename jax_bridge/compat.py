@@ -6,7 +6,19 @@ Tested with jax 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.13).
 from __future__ import annotations
 
 import sys
-from typing import Any
+
+TYPE_CHECKING = (
+    False  # Every Python under `coordlab wrap` imports this file: `typing` takes longer.
+)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+RUNTIME_MODULE = "jaxlib._jax"
+"""Has the C++ service and client; `jax._src` reaches both through this very module."""
+
+SERVICE_REQUIRED = ("address", "num_nodes")
+"""The parameters of jaxlib's service that have no default."""
 
 
 def client_class() -> Any:
@@ -38,6 +50,35 @@ def new_service(
     return _jax.get_distributed_runtime_service(
         address, processes, heartbeat_timeout=heartbeat_timeout_s, recoverable=recoverable
     )
+
+
+def service_parameters(runtime: Any) -> dict[str, str]:
+    """What this jaxlib's service takes, in order: name -> "str", "int" or "bool".
+
+    They differ between versions (0.12 adds mTLS), and the function itself tells in its docstring.
+
+    Args:
+      runtime: The module called `RUNTIME_MODULE`.
+    """
+    import re
+
+    docstring = runtime.get_distributed_runtime_service.__doc__
+    parameters = docstring[docstring.index("(") : docstring.index(")")]
+    return dict(re.findall(r"(\w+): (\w+)", parameters))
+
+
+def replace_service(runtime: Any, start: Callable[..., Any]) -> None:
+    """Puts `start` in the place of the function that starts the C++ service."""
+    start.__doc__ = runtime.get_distributed_runtime_service.__doc__
+    runtime.get_distributed_runtime_service = start
+
+
+def runtime_error(message: str) -> Exception:
+    """What jaxlib raises for a status; the message begins with the name of its code."""
+    from jaxlib import _jax
+
+    error: Exception = _jax.JaxRuntimeError(message)
+    return error
 
 
 def live_devices_class() -> Any:

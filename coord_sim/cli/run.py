@@ -50,7 +50,11 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--service", choices=("model", "real"), default="model")
     parser.add_argument("--semantics", choices=("shipped", "published"), default="shipped")
     parser.add_argument(
-        "--recoverable", action=argparse.BooleanOptionalAction, default=True, help="default: yes"
+        "--recoverable",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether others live on when one dies; --no-recoverable is JAX's own default, by which "
+        "all share its fate",
     )
     parser.add_argument("--heartbeat-timeout", type=positive_seconds, default=3.0, metavar="S")
     parser.add_argument(

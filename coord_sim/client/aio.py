@@ -11,8 +11,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Self, TypeVar
 
 import grpc
@@ -68,6 +67,7 @@ _OPTIONS = (
 _GRACE_S = 5.0
 """What the real client adds to the time-outs of its registration and of its leaving."""
 _OUTAGE_PAUSE_S = 0.2
+_TLS_PROBE_PAUSE_S = 0.2
 _SAFE_TO_REPEAT = (
     GetKeyValue | TryGetKeyValue | GetKeyValueDir | DeleteKeyValue | WatchTasks | Barrier
 )
@@ -156,6 +156,8 @@ class DistributedRuntimeClient:
             raise _local(Code.FAILED_PRECONDITION, "the client is connected, or about to be")
         await self._open_channel()
         self._connecting = asyncio.get_running_loop().create_future()
+        if self._files is None:
+            self._start(self._look_for_tls())
         self._carry_out(self._machine.connect(time.monotonic_ns()))
         await self._connecting
 
@@ -408,7 +410,7 @@ class DistributedRuntimeClient:
             return self._channel
 
     def _refused(self, error: TlsError) -> None:
-        """One side's certificate was refused: no attempt will go better."""
+        """One side refuses the other: no attempt will go better."""
         self._fail(_local(Code.UNAUTHENTICATED, str(error)))
 
     def _cut(self, call: Any) -> None:
@@ -435,9 +437,7 @@ class DistributedRuntimeClient:
         for effect in effects:
             match effect:
                 case Send(call, request):
-                    task = asyncio.ensure_future(self._send_own(call, request))
-                    self._own.add(task)
-                    task.add_done_callback(self._own.discard)
+                    self._start(self._send_own(call, request))
                 case Connected():
                     if self._connecting is not None and not self._connecting.done():
                         self._connecting.set_result(None)
@@ -453,19 +453,27 @@ class DistributedRuntimeClient:
         elif isinstance(request, RegisterTask):
             timeout_s = self._init_timeout + _GRACE_S
         answer = await self._exchange(request, timeout_s)
-        if isinstance(request, RegisterTask) and isinstance(answer, Status):
-            answer = await self._explained(answer)
         self._carry_out(self._machine.receive(call, answer, time.monotonic_ns()))
 
-    async def _explained(self, status: Status) -> Status:
-        """Says that a server which did not answer wants TLS, if that is so."""
-        is_lost = status.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED)
-        if status.service_error is not None or not is_lost or self._files is not None:
-            return status
-        if not await speaks_tls(self._address):
-            return status
-        hint = f"the server at {self._address} wants TLS: give certificate, key and CA files"
-        return replace(status, message=f"{status.message} ({hint})")
+    async def _look_for_tls(self) -> None:
+        """Ends a client without certificates whose server wants them: that server tells it nothing."""
+        channel = await self._open_channel()
+        state = grpc.ChannelConnectivity.IDLE
+        while state is not grpc.ChannelConnectivity.READY and self._fatal is None:
+            await asyncio.sleep(_TLS_PROBE_PAUSE_S)
+            state = channel.get_state()
+            has_failed = state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
+            if has_failed and await speaks_tls(self._address):
+                self._refused(
+                    TlsError(
+                        f"the server at {self._address} wants TLS: give certificate, key and CA files"
+                    )
+                )
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._own.add(task)
+        task.add_done_callback(self._own.discard)
 
     def _arm(self) -> None:
         if self._timer is not None:

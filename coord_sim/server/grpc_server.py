@@ -28,13 +28,13 @@ from coord_sim.server.grpc_connection import GrpcConnection, Rpc
 from coord_sim.server.http2 import Stream
 from coord_sim.server.recorder import ServerRecorder
 from coord_sim.server.state_file import StateFile
-from coord_sim.tls import PeerFiles, TlsError, is_trusted
+from coord_sim.server.tls_acceptor import TlsAcceptor
+from coord_sim.tls import CurrentContext, PeerFiles
 
 _log = logging.getLogger(__name__)
 
 _BACKLOG = 4096
 _STOP_GRACE_S = 1.0
-_HANDSHAKE_TIMEOUT_S = 10.0
 
 
 class PortUnavailable(OSError):
@@ -80,12 +80,13 @@ class CoordinationServer:
         self._all_closed = asyncio.Event()
         self._waiting: dict[CallId, tuple[Stream, wire.Method]] = {}
         self._calls = 0
+        self._latest: tuple[Answer | None, bytes] = (None, b"")
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
         self._unwritten: list[Record] = []
         self._held: list[Reply] = []
-        self._tls_context: tuple[tuple[int, ...], ssl.SSLContext] | None = None
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._tls_context: CurrentContext | None = None
+        self._acceptors: set[TlsAcceptor] = set()
         self._rpcs: dict[bytes, Rpc] = {
             f"/{wire.SERVICE}/{method.name}".encode(): self._rpc(method)
             for method in wire.METHODS
@@ -127,7 +128,7 @@ class CoordinationServer:
           TlsError: the certificates cannot be used.
         """
         if self._tls is not None:
-            self._current_context(self._tls)
+            self._tls_context = CurrentContext(self._tls, ssl.PROTOCOL_TLS_SERVER)
         bare = host.strip("[]")
         shown = f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
         try:
@@ -155,7 +156,7 @@ class CoordinationServer:
         self._recorder = recorder
         loop = asyncio.get_running_loop()
         accept: Callable[[], asyncio.BaseProtocol]
-        accept = self._connection if self._tls is None else lambda: _TlsAcceptor(self._secure)
+        accept = self._connection if self._tls is None else self._acceptor
         self._listeners = [
             await loop.create_server(accept, sock=each, backlog=_BACKLOG) for each in self._sockets
         ]
@@ -183,8 +184,8 @@ class CoordinationServer:
         for connection in list(self._connections):
             if connection.transport is not None:
                 connection.transport.abort()
-        for task in list(self._handshakes):
-            task.cancel()
+        for acceptor in list(self._acceptors):
+            acceptor.abort()
         if self._recorder is not None:
             self._recorder.close()
         if self._state is not None:
@@ -196,6 +197,17 @@ class CoordinationServer:
             on_cancel=self._hang_up,
             on_open=self._connections.add,
             on_close=self._closed,
+        )
+
+    def _acceptor(self) -> TlsAcceptor:
+        assert self._tls is not None
+        assert self._tls_context is not None
+        return TlsAcceptor(
+            self._tls_context(),
+            self._tls.uri_prefix,
+            self._connection,
+            on_open=self._acceptors.add,
+            on_close=self._acceptors.discard,
         )
 
     def _closed(self, connection: GrpcConnection) -> None:
@@ -284,7 +296,9 @@ class CoordinationServer:
             )
         else:
             self.answers[method.name, Code.OK] += 1
-            connection.reply(stream, method.to_wire(answer).SerializeToString())
+            if answer is not self._latest[0]:  # All callers of one round get one object.
+                self._latest = (answer, method.to_wire(answer).SerializeToString())
+            connection.reply(stream, self._latest[1])
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -295,84 +309,6 @@ class CoordinationServer:
     def _wake(self) -> None:
         self._carry_out(self._core.advance(time.monotonic_ns()))
         self._arm()
-
-    # --- TLS -----------------------------------------------------------------------------------
-
-    def _secure(self, transport: asyncio.Transport, acceptor: asyncio.Protocol) -> None:
-        task = asyncio.ensure_future(self._shake_hands(transport, acceptor))
-        self._handshakes.add(task)
-        task.add_done_callback(self._handshakes.discard)
-
-    async def _shake_hands(self, transport: asyncio.Transport, acceptor: asyncio.Protocol) -> None:
-        assert self._tls is not None
-        peer = transport.get_extra_info("peername")
-        try:
-            context = self._current_context(self._tls)
-            secure = await asyncio.get_running_loop().start_tls(
-                transport,
-                acceptor,
-                context,
-                server_side=True,
-                ssl_handshake_timeout=_HANDSHAKE_TIMEOUT_S,
-            )
-        except (OSError, TlsError) as error:
-            reason = (
-                getattr(error, "verify_message", None) or getattr(error, "reason", None) or error
-            )
-            _log.warning("a connection from %s was refused: %s", peer, reason)
-            transport.abort()
-            return
-        if secure is None:  # The peer was gone before the handshake was done.
-            return
-        certificate: Any = secure.get_extra_info("peercert") or {}
-        uris = [name for kind, name in certificate.get("subjectAltName", ()) if kind == "URI"]
-        if self._tls.uri_prefix and not is_trusted(uris, self._tls.uri_prefix):
-            _log.warning(
-                "a connection from %s was refused: no URI of its certificate begins with %s: %s",
-                peer,
-                self._tls.uri_prefix,
-                ", ".join(uris) or "it has none",
-            )
-            secure.abort()
-            return
-        connection = self._connection()
-        secure.set_protocol(connection)
-        connection.connection_made(secure)
-
-    def _current_context(self, files: PeerFiles) -> ssl.SSLContext:
-        """The certificates as they are on disk now; the former ones if they cannot be used."""
-        try:
-            times = tuple(
-                Path(path).stat().st_mtime_ns for path in (files.cert, files.key, files.ca)
-            )
-        except OSError:
-            times = ()
-        known = self._tls_context
-        if known is not None and known[0] == times:
-            return known[1]
-        try:
-            context = files.context(ssl.PROTOCOL_TLS_SERVER)
-        except TlsError as error:
-            if known is None:
-                raise
-            _log.warning("certificates were not renewed: %s", error)
-            return known[1]
-        if known is not None:
-            _log.info("certificates were renewed from %s", files.cert)
-        self._tls_context = (times, context)
-        return context
-
-
-class _TlsAcceptor(asyncio.Protocol):
-    """Holds a connection until its handshake is done."""
-
-    def __init__(self, secure: Callable[[asyncio.Transport, asyncio.Protocol], None]) -> None:
-        self._secure = secure
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.pause_reading()  # The first bytes belong to the handshake.
-        self._secure(transport, self)
 
 
 def _listen(family: int, address: tuple[Any, ...]) -> socket.socket:

@@ -169,7 +169,9 @@ class _Table(hpack.table.HeaderTable):
     def maxsize(self, newmax: int) -> None:
         self.changes += 1
         self.resizes += 1
-        if self.resizes > _TABLE_RESIZES_MAX:  # Two are enough (RFC 7541, 4.2), and each costs time.
+        if (
+            self.resizes > _TABLE_RESIZES_MAX
+        ):  # Two are enough (RFC 7541, 4.2), and each costs time.
             raise hpack.HPACKDecodingError("the table is resized again and again")
         hpack.table.HeaderTable.maxsize.fset(self, newmax)  # type: ignore[attr-defined]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from coord_sim.core.identifiers import Incarnation, TaskId
 from coord_sim.core.messages import (
@@ -177,7 +177,7 @@ def _barrier(message: pb.BarrierRequest) -> Request:
         caller=_caller(message),
         barrier_id=message.barrier_id,
         timeout_ms=message.barrier_timeout_in_ms,
-        tasks=tuple(TaskId(task) for task in message.task_ids),
+        tasks=cast("tuple[TaskId, ...]", tuple(message.task_ids)),
         task=TaskId(message.source_task_id),
         counter=message.counter,
     )
@@ -200,7 +200,8 @@ def _alive(message: pb.GetAliveTasksRequest) -> Request:
     return GetAliveTasks(
         caller=_caller(message),
         task=TaskId(message.requesting_task_id),
-        tasks=tuple(TaskId(task) for task in message.task_ids),
+        # A cast, because a call for each of many ids is dear.
+        tasks=cast("tuple[TaskId, ...]", tuple(message.task_ids)),
     )
 
 
