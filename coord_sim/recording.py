@@ -133,5 +133,5 @@ def response(
         lifetime=lifetime,
         id=operation,
         code=answer.code.name,
-        message=answer.message,
+        message=answer.message.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
     )

@@ -150,7 +150,7 @@ def is_trusted(uris: Iterable[str], uri_prefix: str) -> bool:
 
 
 def alert_of(error: ssl.SSLError) -> str:
-    """What the peer said when it ended the connection, such as `unknown ca`; empty if it said nothing."""
+    """What the peer said when it ended the connection, such as `unknown ca`; empty if nothing."""
     return (error.reason or "").partition("_ALERT_")[2].replace("_", " ").lower()
 
 

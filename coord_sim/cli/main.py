@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 
-from checker import MalformedHistory
 from coord_sim.cli import check, demo, run, serve, show, simulate, wrap
-from coord_sim.cli.errors import CommandError, complain, problem_of
-from coord_sim.cli.exit_codes import BAD_INPUT, BROKEN_PIPE, INTERRUPTED
+from coord_sim.cli.ending import exit_code_of
 
 _SUBCOMMANDS = (demo, check, show, simulate, serve, run, wrap)
 
@@ -30,24 +27,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns its exit code."""
     options = _parser().parse_args(arguments)
     return exit_code_of(lambda: int(options.run(options)))
-
-
-def exit_code_of(run: Callable[[], int]) -> int:
-    """Runs a command; what stops it becomes an exit code and at most one line."""
-    try:
-        code = run()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output has enough; Python must not complain about that at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
-    except (CommandError, MalformedHistory, OSError) as error:
-        complain(problem_of(error))
-        return BAD_INPUT
-    except KeyboardInterrupt:
-        print("coordlab: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    return code
 
 
 def _parser() -> argparse.ArgumentParser:

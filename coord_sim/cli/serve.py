@@ -8,13 +8,18 @@ import contextlib
 import json
 import logging
 import signal
+import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coord_sim.cli.ending import exit_code_of
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.extras import require
 from coord_sim.cli.numbers import port_number, positive_int, positive_seconds
+from coord_sim.cli.recordings import recording_path
+from coord_sim.cli.supervise import Supervisor
 from coord_sim.core.identifiers import seconds
 from coord_sim.core.semantics import SEMANTICS, SHIPPED
 from coord_sim.core.service import ServiceConfig
@@ -30,8 +35,8 @@ examples:
       processes may die and come back, process 0 too
   coordlab serve --processes 4 --recoverable --semantics published --record run.jsonl
       keep the guide's semantics, and write what the server sees
-  coordlab serve --processes 4 --port 8476 --recoverable --semantics published --state job.state
-      the coordinator itself may be killed: started again so, it goes on where it was
+  coordlab serve --processes 4 --port 8476 --recoverable --state job.state --supervise
+      the coordinator itself may be killed: it starts again, and goes on where it was
   coordlab serve --processes 4 --watch --metrics 9090
       a live table here, and the same for Prometheus
 
@@ -90,6 +95,11 @@ def add_parser(subparsers: Any) -> None:
         help="keep keys, incarnations and counters in FILE, and go on from what it has; with "
         "--recoverable error polls are answered at once, so that jaxlib's clients survive a restart",
     )
+    parser.add_argument(
+        "--supervise",
+        action="store_true",
+        help="with --state: hold the port while the coordinator is down, and start it again at once",
+    )
     seeing = parser.add_argument_group("seeing inside")
     seeing.add_argument("--verbose", action="store_true", help="log what happens to stderr")
     seeing.add_argument(
@@ -115,11 +125,34 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(
             "--watch needs a terminal on standard error; for programs, use --metrics"
         )
-    asyncio.run(_serve(options))
-    return 0
+    if options.supervise and options.state is None:
+        raise CommandError(
+            "--supervise needs --state: a coordinator without one has nothing to go on from"
+        )
+    if not options.supervise:
+        asyncio.run(_serve(options))
+        return 0
+    from coord_sim.server import grpc_server  # noqa: F401 - a child that is forked has it at once
+    from coord_sim.server.listening import listen
+
+    sockets = listen(options.host, options.port)
+
+    def serve(attempt: int) -> int:
+        if attempt > 1 and options.record is not None:
+            options.record = recording_path(Path(options.record), attempt)
+        return exit_code_of(
+            lambda: asyncio.run(_serve(options, sockets, is_first=attempt == 1)) or 0
+        )
+
+    return Supervisor(serve).run()
 
 
-async def _serve(options: argparse.Namespace) -> None:
+async def _serve(
+    options: argparse.Namespace,
+    sockets: Sequence[socket.socket] = (),
+    *,
+    is_first: bool = True,
+) -> None:
     from coord_sim.server.grpc_server import CoordinationServer
     from coord_sim.server.recorder import ServerRecorder
     from coord_sim.server.state_file import StateFile, UnusableState
@@ -152,7 +185,11 @@ async def _serve(options: argparse.Namespace) -> None:
         server = CoordinationServer(
             config, state=state, tls=files, with_reports=options.dialect != "0.10"
         )
-        bound = server.bind(options.host, options.port)
+        if sockets:
+            server.adopt(sockets)
+            bound = sockets[0].getsockname()[1]
+        else:
+            bound = server.bind(options.host, options.port)
     except (TlsError, UnusableState) as error:
         raise CommandError(str(error)) from error
     _add_standard_services(server)
@@ -168,10 +205,9 @@ async def _serve(options: argparse.Namespace) -> None:
             }
             recorder = ServerRecorder(options.record, options.processes, details)
         await server.start(recorder)
-        print(
-            " ".join((f"ready address={shown} incarnation={server.incarnation}", *places)),
-            flush=True,
-        )
+        if is_first:
+            ready = f"ready address={shown} incarnation={server.incarnation}"
+            print(" ".join((ready, *places)), flush=True)
         if host not in _LOOPBACK and files is None:
             logging.getLogger(__name__).warning(
                 "anyone who reaches %s can join, stop or read this job", shown

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coord_sim.cli.errors import complain
+from coord_sim.cli.recordings import recording_path
 from coord_sim.core.identifiers import seconds
 from coord_sim.core.semantics import SEMANTICS
 from jax_bridge.substitute.request import SHUTDOWN, ServiceRequest, answer
@@ -123,7 +124,8 @@ class Services:
 
     async def _start(self, request: ServiceRequest) -> CoordinationServer:
         from coord_sim.core.service import ServiceConfig
-        from coord_sim.server.grpc_server import CoordinationServer, PortUnavailable
+        from coord_sim.server.grpc_server import CoordinationServer
+        from coord_sim.server.listening import PortUnavailable
         from coord_sim.server.recorder import ServerRecorder
 
         options = dict(request.options)
@@ -152,7 +154,7 @@ class Services:
             raise _Refused("UNKNOWN: Failed to start RPC server") from None
         recorder = None
         if self._record is not None:
-            path = _numbered(self._record, self._started + 1)
+            path = recording_path(self._record, self._started + 1)
             details: dict[str, object] = {
                 "semantics": self._semantics,
                 "recoverable": recoverable,
@@ -183,7 +185,3 @@ class Services:
         self._running.remove(running)
         await running.server.stop()
         _log.info("%s: service ended", running.request.address)
-
-
-def _numbered(path: Path, number: int) -> Path:
-    return path if number == 1 else path.with_stem(f"{path.stem}-{number}")

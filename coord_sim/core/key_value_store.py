@@ -92,7 +92,7 @@ class KeyValueStore:
         stored = self._values.get(key, b"0")
         number = _parse(stored)
         if number is None:
-            text = stored.decode("utf-8", "replace")
+            text = stored.decode("utf-8", "surrogateescape")  # Quoted byte for byte.
             message = f'Failed to parse value "{text}" as an integer.'
             return [Reply(call, Status(code=Code.FAILED_PRECONDITION, message=message))]
         value = str(_wrap(number + request.increment)).encode()

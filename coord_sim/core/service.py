@@ -590,8 +590,9 @@ class CoordinationService:
 
     def _after_shutdown(self, result: Status | None) -> None:
         if result is None:
-            for task in self.membership.tasks:
-                self._disconnect(task.id)
+            if not self.config.recoverable:
+                for task in self.membership.tasks:
+                    self._disconnect(task.id)
             return
         failure = _shutdown_failure(result)
         self._propagate(failure)

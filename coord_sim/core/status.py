@@ -91,7 +91,7 @@ class WrongService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """Why a call failed."""
+    """Why a call failed. Bytes of a stored value that are no text stand in `message` as surrogates."""
 
     code: Code
     message: str

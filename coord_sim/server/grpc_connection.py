@@ -26,12 +26,14 @@ MESSAGE_BYTES_MAX = 1 << 30
 CALLS_MAX = 4096
 """Calls of one connection that may be unanswered; more fail with RESOURCE_EXHAUSTED."""
 
+_UNFINISHED_MAX = MESSAGE_BYTES_MAX + (64 << 20)
 _PREFIX = Struct(">BI")
 _STATUS_200 = b"\x88"
 _CONTENT_TYPE = literal("content-type", "application/grpc")
 _RESPONSE_HEAD = (
     _STATUS_200 + _CONTENT_TYPE + literal("grpc-accept-encoding", "identity,deflate,gzip")
 )
+_ERROR_HEAD = _STATUS_200 + _CONTENT_TYPE
 _OK_TRAILERS = literal("grpc-status", "0")
 _NOT_GRPC = literal(":status", "415") + literal("content-type", "text/plain")
 _WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
@@ -117,7 +119,8 @@ class GrpcConnection(Connection):
 
     def fail(self, stream: Stream, code: int, message: str, details: bytes = b"") -> None:
         """Ends a call with an error; `details` is the value of `grpc-status-details-bin`."""
-        self.end_at_once(stream, _error_block(code, message, details))
+        block = _error_fields(code, message, details)
+        self.end_at_once(stream, block if stream.is_begun else _ERROR_HEAD + block)
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -141,11 +144,11 @@ class GrpcConnection(Connection):
         if rpc is None:
             shown = path.decode("utf-8", "replace")[:200]
             message = f"this server has no method {shown}"
-            return _Head(None, b"", _error_block(Code.UNIMPLEMENTED, message))
+            return _Head(None, b"", _ERROR_HEAD + _error_fields(Code.UNIMPLEMENTED, message))
         encoding = headers.get(b"grpc-encoding", b"identity")
         if encoding != b"identity" and encoding not in _WINDOW_BITS:
             message = "requests may be compressed with gzip or deflate only"
-            return _Head(None, b"", _error_block(Code.UNIMPLEMENTED, message))
+            return _Head(None, b"", _ERROR_HEAD + _error_fields(Code.UNIMPLEMENTED, message))
         return _Head(rpc, encoding, b"")
 
     def opened(self, stream: Stream, head: Any) -> None:
@@ -168,17 +171,17 @@ class GrpcConnection(Connection):
             buffer += data
             self._unfinished += len(data)
             self._take_messages(stream, request)
-        if ended and stream.id in self.streams:
+        if stream.id not in self.streams:
+            self._forget(request)  # It is answered already: with an error.
+        elif ended:
             self._ended(stream, request)
 
     def _take_messages(self, stream: Stream, request: _Request) -> None:
         buffer = request.buffer
         while len(buffer) >= 5 and stream.id in self.streams:
             flag, size = _PREFIX.unpack_from(buffer)
-            if size > MESSAGE_BYTES_MAX or self._unfinished > MESSAGE_BYTES_MAX + (64 << 20):
-                self._forget(request)
-                message = f"a request may have {MESSAGE_BYTES_MAX} bytes"
-                self.fail(stream, Code.RESOURCE_EXHAUSTED, message)
+            if size > MESSAGE_BYTES_MAX or self._unfinished > _UNFINISHED_MAX:
+                self._refuse_size(stream)
                 return
             if len(buffer) < 5 + size:
                 return
@@ -199,6 +202,9 @@ class GrpcConnection(Connection):
             request.rpc.on_message(stream, body)
         elif request.message is None:
             request.message = body
+            self._unfinished += len(body)
+            if self._unfinished > _UNFINISHED_MAX:
+                self._refuse_size(stream)
         else:
             self.fail(stream, Code.UNIMPLEMENTED, "this method takes one message")
 
@@ -213,6 +219,7 @@ class GrpcConnection(Connection):
             self.fail(stream, Code.UNIMPLEMENTED, "the request has no message")
         else:
             message, request.message = request.message, None
+            self._unfinished -= len(message)
             request.rpc.on_message(stream, message)
 
     def cancelled(self, stream: Stream) -> None:
@@ -221,9 +228,14 @@ class GrpcConnection(Connection):
             self._forget(stream.request)
             self._on_cancel(stream)
 
+    def _refuse_size(self, stream: Stream) -> None:
+        message = f"a request may have {MESSAGE_BYTES_MAX} bytes"
+        self.fail(stream, Code.RESOURCE_EXHAUSTED, message)
+
     def _forget(self, request: _Request) -> None:
-        self._unfinished -= len(request.buffer)
+        self._unfinished -= len(request.buffer) + len(request.message or b"")
         request.buffer = bytearray()
+        request.message = None
 
 
 def _inflate(body: bytes, encoding: bytes) -> bytes | None:
@@ -238,11 +250,12 @@ def _inflate(body: bytes, encoding: bytes) -> bytes | None:
     return message if inflater.eof else None
 
 
-def _error_block(code: int, message: str, details: bytes = b"") -> bytes:
-    """The header block of an answer that is nothing but an error."""
-    block = _STATUS_200 + _CONTENT_TYPE + literal("grpc-status", str(int(code)))
+def _error_fields(code: int, message: str, details: bytes = b"") -> bytes:
+    """The fields that say of an answer that it is an error."""
+    block = literal("grpc-status", str(int(code)))
     if message:
-        block += literal("grpc-message", urllib.parse.quote(message, safe=_PLAIN_MESSAGE))
+        quoted = urllib.parse.quote(message, safe=_PLAIN_MESSAGE, errors="surrogateescape")
+        block += literal("grpc-message", quoted)
     if details:
         text = base64.b64encode(details).decode().rstrip("=")
         block += literal("grpc-status-details-bin", text)

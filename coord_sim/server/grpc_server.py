@@ -10,9 +10,7 @@ import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import google.protobuf.message
 
@@ -26,6 +24,7 @@ from coord_sim.core.survey import Survey
 from coord_sim.server import wire
 from coord_sim.server.grpc_connection import GrpcConnection, Rpc
 from coord_sim.server.http2 import Stream
+from coord_sim.server.listening import BACKLOG, listen
 from coord_sim.server.recorder import ServerRecorder
 from coord_sim.server.state_file import StateFile
 from coord_sim.server.tls_acceptor import TlsAcceptor
@@ -33,12 +32,7 @@ from coord_sim.tls import CurrentContext, PeerFiles
 
 _log = logging.getLogger(__name__)
 
-_BACKLOG = 4096
 _STOP_GRACE_S = 1.0
-
-
-class PortUnavailable(OSError):
-    """The address cannot be bound."""
 
 
 class CoordinationServer:
@@ -127,24 +121,23 @@ class CoordinationServer:
           PortUnavailable: the address is in use or not this host's.
           TlsError: the certificates cannot be used.
         """
+        sockets = listen(host, port)
+        try:
+            self.adopt(sockets)
+        finally:
+            for each in sockets:
+                each.close()
+        return int(self._sockets[0].getsockname()[1])
+
+    def adopt(self, sockets: Sequence[socket.socket]) -> None:
+        """Takes sockets that listen already, instead of `bind`.
+
+        Raises:
+          TlsError: the certificates cannot be used.
+        """
         if self._tls is not None:
             self._tls_context = CurrentContext(self._tls, ssl.PROTOCOL_TLS_SERVER)
-        bare = host.strip("[]")
-        shown = f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
-        try:
-            found = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            for family, _, _, _, address in dict.fromkeys(found):
-                bound = _listen(family, (address[0], port, *address[2:]))
-                self._sockets.append(bound)
-                port = bound.getsockname()[1]
-        except (OSError, OverflowError) as error:
-            for each in self._sockets:
-                each.close()
-            raise PortUnavailable(
-                f"cannot bind {shown}: the port is in use, or the host is not this machine's; "
-                "choose another, or port 0 for a free one"
-            ) from error
-        return port
+        self._sockets = [each.dup() for each in sockets]
 
     async def start(self, recorder: ServerRecorder | None = None) -> None:
         """Begins to serve on the address that was bound.
@@ -158,7 +151,7 @@ class CoordinationServer:
         accept: Callable[[], asyncio.BaseProtocol]
         accept = self._connection if self._tls is None else self._acceptor
         self._listeners = [
-            await loop.create_server(accept, sock=each, backlog=_BACKLOG) for each in self._sockets
+            await loop.create_server(accept, sock=each, backlog=BACKLOG) for each in self._sockets
         ]
         self._arm()
 
@@ -309,24 +302,6 @@ class CoordinationServer:
     def _wake(self) -> None:
         self._carry_out(self._core.advance(time.monotonic_ns()))
         self._arm()
-
-
-def _listen(family: int, address: tuple[Any, ...]) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        # A restarted server finds its port free; a port that is served is still refused.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            only_v6 = address[0] != "::"  # As with gRPC, `::` means IPv4 too.
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(only_v6))
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            listener.close()
-        raise
-    listener.setblocking(False)
-    return listener
 
 
 def _tell(effect: StateChanged | RoundEnded | BarrierEnded) -> None:

@@ -231,6 +231,8 @@ class Connection(asyncio.Protocol):
             stream.is_begun = True
         at_most = min(self._frame_max, self._window, stream.window)
         if stream.unsent or size > at_most or self._is_paused:
+            if self.transport is None:
+                return
             if stream.unsent is None:
                 stream.unsent = deque()
             stream.unsent.append(memoryview(data))
@@ -596,8 +598,9 @@ class Connection(asyncio.Protocol):
         self._queued = 0
         for stream in streams:
             stream.unsent = None
-        if self.transport is not None:
-            self.transport.abort()
+        transport, self.transport = self.transport, None
+        if transport is not None:
+            transport.abort()
         for stream in streams:
             self.cancelled(stream)
 

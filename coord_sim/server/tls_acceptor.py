@@ -7,6 +7,7 @@ try again until its time is up, and never learn why it is refused.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import Callable
@@ -123,10 +124,8 @@ class TlsAcceptor(asyncio.Protocol):
 
     def say_goodbye(self) -> None:
         """Tells the peer that nothing follows."""
-        try:
+        with contextlib.suppress(ssl.SSLError):  # Its answer is not waited for.
             self._tls.unwrap()
-        except ssl.SSLError:
-            pass  # Its answer is not waited for.
         self._flush()
 
     # --- TLS -----------------------------------------------------------------------------------

@@ -271,7 +271,8 @@ def status_payloads(status: Status) -> bytes:
 
 def status_message(status: Status) -> str:
     """A status's message, cut as the real service cuts it."""
-    encoded = status.message.encode("utf-8", "replace")
+    encoded = status.message.encode("utf-8", "surrogateescape")
     if len(encoded) <= MESSAGE_BYTES_MAX:
         return status.message
-    return encoded[:MESSAGE_BYTES_MAX].decode("utf-8", "ignore") + " ... [truncated]"
+    cut = encoded[:MESSAGE_BYTES_MAX].decode("utf-8", "surrogateescape")
+    return f"{cut} ... [truncated]"

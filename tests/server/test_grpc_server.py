@@ -23,7 +23,8 @@ from coord_sim.core.service import ServiceConfig
 from coord_sim.core.status import BarrierError, Code, ServiceError, Status, WrongService
 from coord_sim.server import wire
 from coord_sim.server._generated import coordination_service_pb2 as pb
-from coord_sim.server.grpc_server import CoordinationServer, PortUnavailable
+from coord_sim.server.grpc_server import CoordinationServer
+from coord_sim.server.listening import PortUnavailable
 from coord_sim.server.recorder import ServerRecorder
 
 T = TypeVar("T")

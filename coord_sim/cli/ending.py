@@ -1,0 +1,29 @@
+"""How a command ends: what stops it becomes an exit code and at most one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from checker import MalformedHistory
+from coord_sim.cli.errors import CommandError, complain, problem_of
+from coord_sim.cli.exit_codes import BAD_INPUT, BROKEN_PIPE, INTERRUPTED
+
+
+def exit_code_of(run: Callable[[], int]) -> int:
+    """Runs a command; what stops it becomes an exit code and at most one line."""
+    try:
+        code = run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has enough; Python must not complain about that at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except (CommandError, MalformedHistory, OSError) as error:
+        complain(problem_of(error))
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("coordlab: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return code
