@@ -128,7 +128,7 @@ class CurrentContext:
         return self._context
 
     def _stamp_now(self) -> tuple[tuple[int, ...], ...]:
-        found = []
+        found: list[tuple[int, ...]] = []
         for path in (self._files.cert, self._files.key, self._files.ca):
             try:
                 stat = Path(path).stat()

@@ -97,6 +97,7 @@ class Barrier:
       initiator: The first task to arrive.
       waiting: The call of each task that is to be told.
       passed_by: As whom the participants arrived at the instance that passed last.
+      passed_counter: Which one that was.
     """
 
     key: str
@@ -110,6 +111,7 @@ class Barrier:
     arrived: dict[TaskId, bool] = field(default_factory=dict)
     waiting: dict[TaskId, Arrival] = field(default_factory=dict)
     passed_by: dict[TaskId, Incarnation] = field(default_factory=dict)
+    passed_counter: int = -1
     is_open: bool = False
 
     @property
@@ -179,6 +181,8 @@ class Barriers:
             )
             return [Told(arrival, status, arrival.counter)]
         barrier = self._barriers.setdefault(arrival.barrier_id, Barrier(arrival.barrier_id))
+        if self._has_passed(barrier, arrival):
+            return [Told(arrival, None, arrival.counter)]
         counter = arrival.counter
         unused = not barrier.id and not barrier.is_open and not barrier.is_over
         opens = (unused and counter == 0) or (barrier.is_over and counter == barrier.counter + 1)
@@ -213,6 +217,7 @@ class Barriers:
         barrier.arrived[arrival.task] = True
         if not barrier.missing:
             barrier.passed_by = {task: call.incarnation for task, call in barrier.waiting.items()}
+            barrier.passed_counter = barrier.counter
             outcomes += self._end(barrier, None)
         return outcomes
 
@@ -298,6 +303,7 @@ class Barriers:
             timeout_ns=barrier.timeout_ns,
             participants=tuple(barrier.arrived),
             passed_by=tuple(barrier.passed_by.items()),
+            passed_counter=barrier.passed_counter,
         )
 
     def restore(self, record: BarrierRecord, now_ns: int) -> None:
@@ -313,6 +319,7 @@ class Barriers:
             deadline_ns=now_ns + record.timeout_ns,
             arrived=dict.fromkeys(record.participants, False),
             passed_by=dict(record.passed_by),
+            passed_counter=record.passed_counter,
             is_open=not record.is_over,
         )
         self._barriers[record.key] = barrier
@@ -325,11 +332,14 @@ class Barriers:
         """Whether this is instance 0 of a client that knows nothing of the instances before."""
         if not (barrier.is_over and self._recoverable and arrival.counter == 0):
             return False
-        if arrival.barrier_id in self._once_only:
+        return arrival.barrier_id not in self._once_only
+
+    def _has_passed(self, barrier: Barrier, arrival: Arrival) -> bool:
+        """Whether this call only repeats one whose answer was lost."""
+        if self._semantics.forgets_who_passed or arrival.barrier_id in self._once_only:
             return False
-        has_passed = barrier.passed_by.get(arrival.task) == arrival.incarnation
-        repeats = has_passed and barrier.counter == 0
-        return self._semantics.reopens_repeated_barriers or not repeats
+        is_same = barrier.passed_by.get(arrival.task) == arrival.incarnation
+        return is_same and arrival.counter == barrier.passed_counter
 
     def _open_instance(
         self, barrier: Barrier, counter: int, arrival: Arrival, now_ns: int

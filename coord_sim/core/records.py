@@ -48,6 +48,7 @@ class BarrierRecord:
     timeout_ns: int
     participants: tuple[TaskId, ...]
     passed_by: tuple[tuple[TaskId, Incarnation], ...]
+    passed_counter: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,9 @@ class Semantics:
         dead is dead for good.
       declares_deaths_one_by_one: Deaths of one tick are declared one after the other, and a round may
         end in between (section 10). Else a round sees all of them or none.
-      reopens_repeated_barriers: In recoverable mode a repeated arrival at instance 0 of a barrier that
-        has passed opens a new instance (section 8). Else who passed it is told so again, which makes the
-        call safe to repeat after a broken connection.
+      forgets_who_passed: A repeated arrival at a barrier that the caller has passed opens a new instance
+        or fails the one after it (section 8). Else the caller is told again that it passed, which makes
+        the call safe to repeat after a broken connection.
       waits_for_live_processes: `live_processes` is a barrier. Else it is answered at once.
     """
 
@@ -40,7 +40,7 @@ class Semantics:
     accepts_stale_heartbeats: bool = False
     revives_the_dead: bool = False
     declares_deaths_one_by_one: bool = False
-    reopens_repeated_barriers: bool = False
+    forgets_who_passed: bool = False
     waits_for_live_processes: bool = True
 
 
@@ -52,7 +52,7 @@ SHIPPED = Semantics(
     accepts_stale_heartbeats=True,
     revives_the_dead=True,
     declares_deaths_one_by_one=True,
-    reopens_repeated_barriers=True,
+    forgets_who_passed=True,
 )
 PUBLISHED = Semantics(name="published")
 NAIVE = Semantics(name="naive", waits_for_live_processes=False)

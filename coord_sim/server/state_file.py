@@ -202,6 +202,7 @@ def _barrier_fields(record: BarrierRecord) -> dict[str, Any]:
         "timeout_ns": record.timeout_ns,
         "participants": list(record.participants),
         "passed_by": [list(pair) for pair in record.passed_by],
+        "passed_counter": record.passed_counter,
     }
 
 
@@ -217,6 +218,7 @@ def _barrier(fields: dict[str, Any]) -> BarrierRecord:
         timeout_ns=fields["timeout_ns"],
         participants=tuple(map(TaskId, fields["participants"])),
         passed_by=tuple((TaskId(task), Incarnation(inc)) for task, inc in fields["passed_by"]),
+        passed_counter=fields["passed_counter"],
     )
 
 

@@ -8,7 +8,7 @@ from coord_sim.core.barriers import REGISTRATION_BARRIER
 from coord_sim.core.identifiers import CallId, Incarnation, TaskId
 from coord_sim.core.messages import Caller, KeyValue, Registered, TaskState, TryGetKeyValue
 from coord_sim.core.service import ServiceConfig
-from coord_sim.core.status import BarrierError, Code, ServiceError, WrongService
+from coord_sim.core.status import BarrierError, Code, ServiceError, Status, WrongService
 from tests.core.driver import SERVICE, Driver
 
 A, B, C = 100, 101, 102
@@ -191,6 +191,97 @@ def test_18_a_delete_takes_everything_under_the_key_and_the_root_takes_only_the_
     left = {key: job.code(job.try_get(key)) for key in ("a", "a/b", "a/b/c", "a/bb", "a!x")}
     gone = {"a/b", "a/b/c"}
     assert left == {key: Code.NOT_FOUND if key in gone else Code.OK for key in left}
+
+
+def test_17_a_directory_is_what_is_under_it_in_order_and_not_itself() -> None:
+    job = Driver()
+    job.register_all()
+    for key in ("a/bb", "a!x", "a/b/c", "a", "a/b"):
+        job.insert(key, b"v")
+    assert (
+        job.directory("a") == job.directory("a/") == job.directory("/a") == ["a/b", "a/b/c", "a/bb"]
+    )
+    assert job.directory("a/b") == ["a/b/c"]
+    assert job.directory("") == job.directory("/") == job.directory("none") == []
+    job.delete("a/b")
+    job.insert("a/b/d", b"v")
+    job.insert("a/b/d", b"w", overwrite=True)
+    assert job.directory("a") == ["a/b/d", "a/bb"]
+
+
+def test_20_an_increment_counts_as_an_insert() -> None:
+    job = Driver()
+    job.register_all()
+    waiting = job.get("n")
+    assert value(job, job.increment("n", 5)) == value(job, waiting) == ("n", b"5")
+    assert value(job, job.increment("n", -8)) == ("n", b"-3")
+
+
+@pytest.mark.parametrize(
+    ("stored", "by", "sum_"),
+    [
+        (b"2147483647", 1, b"2147483648"),
+        (b"-2147483648", 0, b"-2147483648"),
+        (b" +7 ", 1, b"8"),
+        (b"007", 0, b"7"),
+        (b"1", 2**63 - 1, b"-9223372036854775808"),
+    ],
+)
+def test_21_numbers_are_texts_parsed_in_32_bits_and_summed_in_64(
+    stored: bytes, by: int, sum_: bytes
+) -> None:
+    job = Driver()
+    job.register_all()
+    job.insert("n", stored)
+    assert value(job, job.increment("n", by)) == ("n", sum_)
+
+
+@pytest.mark.parametrize(
+    "stored", [b"", b"abc", b"1.5", b"0x10", b"2147483648", b"-2147483649", b"1 2", b"-", b"\xff"]
+)
+def test_21_what_is_no_number_is_not_incremented(stored: bytes) -> None:
+    job = Driver()
+    job.register_all()
+    job.insert("n", stored)
+    assert job.code(job.increment("n", 0)) is Code.FAILED_PRECONDITION
+    assert value(job, job.try_get("n")) == ("n", stored)
+
+
+def test_a_key_ends_at_nul() -> None:
+    job = Driver()
+    job.register_all()
+    job.insert("x\0y", b"1")
+    assert job.code(job.insert("x", b"2")) is Code.ALREADY_EXISTS
+    assert value(job, job.try_get("x\0z")) == ("x\0z", b"1")
+
+
+def test_10_a_reported_error_is_told_to_all_with_its_own_words() -> None:
+    job = Driver(recoverable=False)
+    job.register_all()
+    polls = [job.poll(0, A), job.poll(1, B)]
+    assert job.code(job.report(1, 9)) is Code.OK
+    for poll in polls:
+        status = job.status(poll)
+        assert (status.code, status.message) == (Code.FAILED_PRECONDITION, "boom")
+        assert status.service_error == ServiceError(reported=True, source_task=TaskId(1))
+    assert job.code(job.report(1, 9)) is Code.FAILED_PRECONDITION
+    assert job.code(job.report(7, 9)) is Code.INVALID_ARGUMENT
+    assert job.code(job.report(0, 0)) is Code.INVALID_ARGUMENT
+    assert job.code(job.report(0, 99)) is Code.OK
+    assert job.picture().tasks[0].error == Status(
+        code=Code.UNKNOWN, message="boom", service_error=ServiceError(source_task=TaskId(0))
+    )
+
+
+def test_13_with_recoverability_only_silence_is_forgiven() -> None:
+    job = Driver()
+    job.register_all()
+    job.report(0, 13)
+    assert job.code(job.register(0, A + 100)) is Code.ABORTED
+    assert job.code(job.shutdown(0, A)) is Code.OK
+    assert job.code(job.register(0, A + 100)) is Code.OK
+    job.report(1, 14)
+    assert job.code(job.register(1, B + 100)) is Code.OK
 
 
 def test_19_a_deleted_key_is_still_waited_for() -> None:
