@@ -257,6 +257,7 @@ class TlsRelay:
         outward = asyncio.ensure_future(_copy(reader, far_writer))
         try:
             is_heard = await _copy(far_reader, writer)
+            has_left = reader.at_eof()
         except ssl.SSLError as error:
             if not alert_of(error):
                 raise
@@ -266,7 +267,7 @@ class TlsRelay:
             outward.cancel()
             await asyncio.gather(outward, return_exceptions=True)
             far_writer.transport.abort()
-        if is_heard or reader.at_eof():
+        if is_heard or has_left:
             self._unheard = 0
             return
         self._unheard += 1

@@ -17,11 +17,11 @@ def main() -> None:
     parser.add_argument("--recoverable", action="store_true")
     options = parser.parse_args()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    # The C++ service does not tell which port it got, so a port is reserved for it: gRPC shares
-    # ports, and this socket never listens.
+    # The C++ service does not tell which port it got. A port is reserved for it while it cannot be
+    # shared, so that nobody else has it, and shared with gRPC afterwards; this socket never listens.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as reserved:
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind(("127.0.0.1", 0))
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
         service = compat.new_service(
             address,

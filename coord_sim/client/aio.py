@@ -140,6 +140,7 @@ class DistributedRuntimeClient:
         self._stubs: dict[str, Any] = {}
         self._calls = 0
         self._machine = self._new_machine()
+        self._former: Caller | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Future[None] | None = None
         self._fatal: ServiceError | None = None
@@ -178,6 +179,7 @@ class DistributedRuntimeClient:
         except ServiceError as error:
             self._fail(error)
             raise
+        self._former = self._machine.caller
         self._machine = self._new_machine()  # It may connect again, in the same incarnation.
         self._connecting = None
 
@@ -326,8 +328,9 @@ class DistributedRuntimeClient:
 
     @property
     def _caller(self) -> Caller:
-        # Before it is connected the real client sends 0 too, which the service refuses.
-        return self._machine.caller or Caller(self.incarnation, Incarnation(0))
+        # Before it is connected the real client sends 0 too, which the service refuses; after it has
+        # shut down it goes on naming the service that it left.
+        return self._machine.caller or self._former or Caller(self.incarnation, Incarnation(0))
 
     async def _ask(self, request: Request, timeout_s: float | None = None) -> Answer:
         """Sends a request of the program, again if it was lost in an outage and may be repeated."""

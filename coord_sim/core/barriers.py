@@ -16,6 +16,7 @@ from typing import TypeAlias
 from coord_sim.core.identifiers import CallId, Incarnation, TaskId
 from coord_sim.core.membership import Membership
 from coord_sim.core.messages import TaskState
+from coord_sim.core.quoting import quoted
 from coord_sim.core.records import BarrierRecord
 from coord_sim.core.semantics import Semantics
 from coord_sim.core.status import BarrierError, Code, Status
@@ -204,16 +205,17 @@ class Barriers:
             outcomes.append(Told(older, status, barrier.counter))
         barrier.waiting[arrival.task] = arrival
         may_differ = self._recoverable and counter == 0
-        problem = None
         if not opens and counter != barrier.counter and not may_differ:
             problem = _wrong_counter(barrier, counter)
-        elif problem is None:
+        else:
             problem = self._wrong_participants(barrier, arrival)
         if problem is not None:
             return [*outcomes, *self._end(barrier, problem)]
-        if barrier.is_over:
+        if barrier.is_over and counter == barrier.counter:
             del barrier.waiting[arrival.task]
             return [*outcomes, Told(arrival, barrier.result, barrier.counter, repeated=True)]
+        if barrier.arrived.get(arrival.task):
+            return outcomes
         barrier.arrived[arrival.task] = True
         if not barrier.missing:
             barrier.passed_by = {task: call.incarnation for task, call in barrier.waiting.items()}
@@ -228,7 +230,7 @@ class Barriers:
         if barrier.counter != counter or barrier.is_over:
             message = (
                 f"Barrier ({name}) is cancelled by task, but the service thinks it is the "
-                f"{barrier.counter}-th instance."
+                f"{barrier.counter}-th instance. This is likely due to a restart in the task or service."
                 if barrier.counter != counter
                 else f"Barrier ({name}) has already been passed with status code: "
                 f"{Code.OK if barrier.result is None else barrier.result.code}"
@@ -277,8 +279,9 @@ class Barriers:
             names = "".join(f"{task}\n" for task in missing[:_NAMED_MISSING_MAX])
             total = len(barrier.arrived)
             message = (
-                f"Barrier timed out. Id: {barrier.name}. A task called it too early or too late, "
-                "or never.\n"
+                f"Barrier timed out. Id: {barrier.name}. This usually happens because a task triggered "
+                "the barrier too early or too slowly. Please look at the task logs (both timed out and "
+                "first task) to debug further.\n"
                 f"# of tasks that reached the barrier: {total - len(missing)}/{total}.\n"
                 f"The first task at the barrier: {barrier.initiator}. "
                 f"Some timed out task names:\n{names}"
@@ -360,9 +363,10 @@ class Barriers:
             None,
         )
         if refused is None and in_error is not None and not self._recoverable:
+            assert in_error.error is not None
             message = (
                 f"Task ({in_error.id}) is already in error before the barrier was called. "
-                f"Barrier Id: {barrier.name} Task error: {in_error.error}"
+                f"Barrier Id: {barrier.name} Task error: {quoted(in_error.error)}"
             )
             refused = _barrier_status(barrier, Code.INTERNAL, message)
         barrier.is_over = refused is not None
@@ -397,14 +401,16 @@ class Barriers:
                 return None
             message = (
                 f"{barrier.name}: No tasks were specified by the client, which implies that the "
-                "entire cluster is participating in the barrier. However, the service disagrees."
+                "entire cluster is participating in the barrier. However, the service disagrees. "
+                "Check that the callers are invoking the barrier with the same arguments."
             )
         elif len(listed) != len(barrier.arrived) or any(
             id_ not in barrier.arrived for id_ in listed
         ):
             message = (
                 "Conflicting tasks specified by different processes for the same barrier: "
-                f"{barrier.name}."
+                f"{barrier.name}. Check that the callers are invoking the barrier with the same "
+                "arguments."
             )
         elif arrival.task not in barrier.arrived:
             message = (
@@ -432,9 +438,16 @@ def _wrong_counter(barrier: Barrier, counter: int) -> Status:
         f"{barrier.counter}-th instance. "
     )
     if counter == 0 or barrier.counter == 0:
-        message += "The service or task probably restarted."
+        message += (
+            "The service or task probably restarted, check the earlier logs to debug further. Usually, "
+            "a restart on the stale tasks will resolve the issue."
+        )
     else:
-        message += "One task is ahead of, or behind, the others."
+        message += (
+            "One task is probably way too quick / slow in its execution. For example, one task started "
+            "a barrier early, which timed out, and started a second barrier before the late task even "
+            "joined once."
+        )
     return _barrier_status(barrier, Code.INTERNAL, message)
 
 

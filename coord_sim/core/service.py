@@ -48,6 +48,7 @@ from coord_sim.core.messages import (
     TryGetKeyValue,
     WatchTasks,
 )
+from coord_sim.core.quoting import quoted
 from coord_sim.core.records import BarrierRecord, JobRecord, KeyRecord, Record, TaskRecord
 from coord_sim.core.semantics import SHIPPED, Semantics
 from coord_sim.core.status import Code, ServiceError, Status, WrongService
@@ -361,8 +362,8 @@ class CoordinationService:
             )
         else:
             message = (
-                f"{task.id} unexpectedly tried to connect while it is already in error. "
-                f"Existing error: {task.error}"
+                f"{task.id} unexpectedly tried to connect while it is already in error. ResetTask() "
+                f"should be called before a subsequent connect attempt. Existing error: {_error(task)}"
             )
         status = Status(
             code=Code.ABORTED, message=message, service_error=ServiceError(source_task=task.id)
@@ -387,7 +388,10 @@ class CoordinationService:
         task = self.membership.find(request.task)
         accepted = HeartbeatAccepted(service_incarnation=self.incarnation)
         if task is None:
-            message = f"Unexpected heartbeat request from task: {request.task}"
+            message = (
+                f"Unexpected heartbeat request from task: {request.task}. "
+                "This usually implies a configuration error."
+            )
             return Status(code=Code.INVALID_ARGUMENT, message=message)
         stale = request.incarnation != task.incarnation
         if stale and not self.config.semantics.accepts_stale_heartbeats and self.config.recoverable:
@@ -395,12 +399,13 @@ class CoordinationService:
         if task.state is TaskState.ERROR:
             message = (
                 f"Unexpected heartbeat request from an already-in-error task: {task.id} "
-                f"with existing error: {task.error}"
+                f"with existing error: {_error(task)}"
             )
             return Status(code=Code.ABORTED, message=message)
         if self._is_gone(task):
             message = (
-                f"Task with task={task.id} must be registered before sending heartbeat messages."
+                f"Task with task={task.id} must be registered before sending heartbeat messages. "
+                "The service might have restarted, please restart / reset and register again."
             )
             return Status(code=Code.INVALID_ARGUMENT, message=message)
         if not stale:
@@ -410,7 +415,8 @@ class CoordinationService:
             return accepted  # And the clock is not reset (section 4).
         message = (
             f"{task.id} Heartbeat: Incarnation ID mismatch: expecting {task.incarnation} but got "
-            f"{request.incarnation}. The task has restarted."
+            f"{request.incarnation}. The task has restarted and likely crashed earlier - check for any "
+            "earlier errors or any scheduler events (e.g. preemption, eviction) to debug further."
         )
         status = Status(code=Code.ABORTED, message=message)
         self._put_in_error(task, status)
@@ -435,7 +441,7 @@ class CoordinationService:
             code = Code.FAILED_PRECONDITION
             message = (
                 f"Task ({task.id}) that is already in error state polling for errors. "
-                f"Current error: {task.error}"
+                f"Current error: {_error(task)}"
             )
         elif self.config.dismisses_polls:
             code = Code.CANCELLED
@@ -539,7 +545,7 @@ class CoordinationService:
         if result is None:
             return
         failure = Status(
-            code=Code.INTERNAL, message=f"Cluster registration failed with error: {result}"
+            code=Code.INTERNAL, message=f"Cluster registration failed with error: {quoted(result)}"
         )
         for task in self.membership.tasks:
             self._put_in_error(task, failure)
@@ -617,7 +623,8 @@ class CoordinationService:
         for task in stale:
             message = (
                 f"Task {task.id} heartbeat timeout. This indicates that the remote task has failed, "
-                "or that it cannot reach the service."
+                "got preempted, or crashed unexpectedly. Check the task logs for an earlier error or "
+                "scheduler events (e.g. preemption, eviction) to debug further."
             )
             status = Status(code=Code.UNAVAILABLE, message=message)
             self._put_in_error(task, status, reexamine=one_by_one)
@@ -631,7 +638,8 @@ class CoordinationService:
         names = "\n".join(str(task.id) for task in stale[:_NAMED_STALE_MAX])
         message = (
             f"The following tasks are unhealthy (stopped sending heartbeats):\n{names}\n"
-            "The tasks have crashed, or cannot reach the service."
+            "The tasks have crashed. Check the task logs for an earlier error, or scheduler events "
+            "(e.g. preemption, eviction) to debug further."
         )
         self._propagate(Status(code=Code.UNAVAILABLE, message=message))
 
@@ -640,7 +648,7 @@ class CoordinationService:
     def _put_in_error(self, task: Task, reason: Status, *, reexamine: bool = True) -> None:
         if not self.membership.put_in_error(task, reason):
             return
-        self._settle(self._barriers.leave(task.id, f"task is set to ERROR: {reason}"))
+        self._settle(self._barriers.leave(task.id, f"task is set to ERROR: {quoted(reason)}"))
         if reexamine:
             self._drop_from_rounds(task)
         self._updated()
@@ -659,7 +667,7 @@ class CoordinationService:
             return
         message = (
             "All tasks were set to error because coordination service encountered an error, but was "
-            f"unable to inform clients. Error: {error}"
+            f"unable to inform clients. Error: {quoted(error)}"
         )
         failure = Status(code=Code.INTERNAL, message=message)
         for task in self.membership.tasks:
@@ -727,8 +735,14 @@ class CoordinationService:
         self._barriers.changed.clear()
 
 
+def _error(task: Task) -> str:
+    assert task.error is not None, "only of tasks in error"
+    return quoted(task.error)
+
+
 def _shutdown_failure(cause: Status) -> Status:
-    message = f"Shutdown barrier has failed.\nBarrier result: '{cause}'"
+    # The real service never closes this quotation.
+    message = f"Shutdown barrier has failed.\nBarrier result: '{quoted(cause)}"
     return Status(code=Code.INTERNAL, message=message)
 
 

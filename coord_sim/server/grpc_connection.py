@@ -119,6 +119,9 @@ class GrpcConnection(Connection):
 
     def fail(self, stream: Stream, code: int, message: str, details: bytes = b"") -> None:
         """Ends a call with an error; `details` is the value of `grpc-status-details-bin`."""
+        if stream.request is not None:
+            self._forget(stream.request)
+            stream.request = None  # What else comes of it is not looked at.
         block = _error_fields(code, message, details)
         self.end_at_once(stream, block if stream.is_begun else _ERROR_HEAD + block)
 
@@ -163,7 +166,9 @@ class GrpcConnection(Connection):
 
     def received(self, stream: Stream, data: bytes, *, ended: bool) -> None:
         """A piece of a request's body has arrived."""
-        request: _Request = stream.request
+        request: _Request | None = stream.request
+        if request is None:
+            return
         buffer = request.buffer
         if not buffer and len(data) >= 5 and _PREFIX.unpack_from(data)[1] == len(data) - 5:
             self._whole(stream, request, data[0], data[5:])  # One message in one frame: the rule.
@@ -171,14 +176,12 @@ class GrpcConnection(Connection):
             buffer += data
             self._unfinished += len(data)
             self._take_messages(stream, request)
-        if stream.id not in self.streams:
-            self._forget(request)  # It is answered already: with an error.
-        elif ended:
+        if ended and stream.request is request:
             self._ended(stream, request)
 
     def _take_messages(self, stream: Stream, request: _Request) -> None:
         buffer = request.buffer
-        while len(buffer) >= 5 and stream.id in self.streams:
+        while len(buffer) >= 5 and stream.request is request:
             flag, size = _PREFIX.unpack_from(buffer)
             if size > MESSAGE_BYTES_MAX or self._unfinished > _UNFINISHED_MAX:
                 self._refuse_size(stream)
@@ -210,7 +213,6 @@ class GrpcConnection(Connection):
 
     def _ended(self, stream: Stream, request: _Request) -> None:
         if request.buffer:
-            self._forget(request)
             self.fail(stream, Code.INTERNAL, "the request ends within a message")
         elif not request.rpc.is_unary:
             if request.rpc.on_end is not None:

@@ -249,7 +249,7 @@ class Connection(asyncio.Protocol):
                 out.append(_FRAME_HEAD.pack(size >> 8, size & 0xFF, DATA, 0, id_) + data)
             if trailers is not None:
                 self._end(stream, trailers)
-        if not self._is_reading:
+        if not self._is_reading or size >= _FRAME_DEFAULT:
             self.flush()
 
     def end_at_once(self, stream: Stream, headers: bytes) -> None:
@@ -323,6 +323,8 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
         self._pump()
         self.flush()
+        if self._buffer and not self._is_paused:
+            self.data_received(b"")  # What had arrived when it stopped reading.
 
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived."""
@@ -353,7 +355,7 @@ class Connection(asyncio.Protocol):
     # --- frames --------------------------------------------------------------------------------
 
     def _read(self, data: bytes | bytearray) -> int:
-        """Handles all whole frames; returns how many bytes they were."""
+        """Handles whole frames as long as the peer reads; returns how many bytes they were."""
         at = 0
         end = len(data)
         if not self._is_started:
@@ -378,6 +380,8 @@ class Connection(asyncio.Protocol):
             self._handle(kind, flags, id_ & WINDOW_MAX, bytes(data[begin:at]))
             if self._is_closing:
                 return end
+            if self._is_paused:
+                break
         return at
 
     def _handle(self, kind: int, flags: int, id_: int, payload: bytes) -> None:

@@ -1,0 +1,41 @@
+"""A C++ service in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any, TextIO
+
+
+def preload() -> None:
+    """Imports what takes time, and starts no thread of gRPC."""
+    from jaxlib import _jax
+
+    assert _jax
+
+
+def serve(options: dict[str, Any], orders: TextIO, reports: TextIO) -> None:
+    """Starts a service, tells its address, and keeps it until the orders end."""
+    from jaxlib import _jax
+
+    # The C++ service does not tell which port it got. The port is reserved while it cannot be
+    # shared, so that nobody else has it, and shared afterwards; this socket never listens.
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        service = _jax.get_distributed_runtime_service(
+            address,
+            options["tasks"],
+            heartbeat_timeout=options["heartbeat_timeout_s"],
+            cluster_register_timeout=options["register_timeout_s"],
+            shutdown_timeout=options["shutdown_timeout_s"],
+            recoverable=options["recoverable"],
+        )
+        reports.write(json.dumps({"address": address}) + "\n")
+        reports.flush()
+        for order in orders:
+            if order.strip() == "shutdown":
+                service.shutdown()
+                reports.write("{}\n")
+                reports.flush()
