@@ -7,6 +7,8 @@ import asyncio
 import contextlib
 import json
 import logging
+import logging.handlers
+import queue
 import signal
 import socket
 import sys
@@ -46,6 +48,8 @@ docs/outside-coordinator.md has the recipe, and what it promises.
 """
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _DIALECTS = ("0.10", "0.12")
+_LOG_RECORDS_MAX = 10_000
+_LAST_LINES_S = 2.0
 
 
 def add_parser(subparsers: Any) -> None:
@@ -229,7 +233,7 @@ async def _seeing_inside(
 ) -> AsyncIterator[list[str]]:
     """Logs, metrics and the live table, as asked for; yields what the first line says of them."""
     places = []
-    table: asyncio.Task[None] | None = None
+    table = None
     endpoint = None
     handler: logging.Handler = logging.StreamHandler()
     if options.metrics is not None:
@@ -243,27 +247,31 @@ async def _seeing_inside(
         from rich.console import Console
         from rich.logging import RichHandler
 
-        from coord_sim.cli.watch import watch
+        from coord_sim.cli.watch import Watcher
 
         console = Console(stderr=True)
         handler = RichHandler(console=console, show_path=False, show_level=False, show_time=False)
-        table = asyncio.ensure_future(watch(server, console, f"coordlab serve {address}"))
+        table = Watcher(server, console, f"coordlab serve {address}")
     if options.log_format == "json":
         handler.setFormatter(_JsonFormatter())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    logging.basicConfig(
-        level=logging.INFO if options.verbose else logging.WARNING, handlers=[handler]
-    )
+    # On a thread of its own: a log that is not read must not stop the service.
+    records: queue.Queue[logging.LogRecord] = queue.Queue(_LOG_RECORDS_MAX)
+    listener = logging.handlers.QueueListener(records, handler)
+    listener.start()
+    level = logging.INFO if options.verbose else logging.WARNING
+    logging.basicConfig(level=level, handlers=[_LossyHandler(records)])
     try:
         yield places
     finally:
         if table is not None:
-            table.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await table
+            await asyncio.to_thread(table.stop)
         if endpoint is not None:
             await asyncio.to_thread(endpoint.close)
+        with contextlib.suppress(queue.Full):
+            listener.enqueue_sentinel()
+        await asyncio.to_thread(_join, listener)
 
 
 def _add_standard_services(server: CoordinationServer) -> None:
@@ -272,6 +280,26 @@ def _add_standard_services(server: CoordinationServer) -> None:
         from coord_sim.server import standard_services
 
         server.add_rpcs(standard_services.rpcs())
+
+
+def _join(listener: logging.handlers.QueueListener) -> None:
+    """Waits until the last lines are written, but not for ever."""
+    thread = listener._thread  # noqa: SLF001 - its own stop() has no time-out
+    if thread is not None:
+        thread.join(_LAST_LINES_S)
+
+
+class _LossyHandler(logging.handlers.QueueHandler):
+    """Drops what nobody reads."""
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Records stay in this process, so they stay as they are."""
+        return record
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Puts a record into the queue, if there is room."""
+        with contextlib.suppress(queue.Full):
+            self.queue.put_nowait(record)
 
 
 class _JsonFormatter(logging.Formatter):

@@ -24,6 +24,8 @@ _CONFIG_OF = {
 }
 """jaxlib's names of the times, in seconds -> ours."""
 
+_TLS = ("mtls_cert_file", "mtls_key_file", "mtls_ca_file", "mtls_peer_uri_prefix")
+
 _log = logging.getLogger(__name__)
 
 
@@ -127,6 +129,7 @@ class Services:
         from coord_sim.server.grpc_server import CoordinationServer
         from coord_sim.server.listening import PortUnavailable
         from coord_sim.server.recorder import ServerRecorder
+        from coord_sim.tls import PeerFiles, TlsError
 
         options = dict(request.options)
         recoverable = bool(options.pop("recoverable", False))
@@ -135,20 +138,25 @@ class Services:
             for name, field in _CONFIG_OF.items()
             if name in options
         }
-        unknown = [name for name, value in options.items() if value is not False]
-        if unknown:
-            raise _Refused(f"UNIMPLEMENTED: coordlab wrap does not know {', '.join(unknown)}")
+        paths = [str(options.pop(name, "")) for name in _TLS]
+        if options.pop("verify_secure_credentials", False) and not any(paths):
+            raise _Refused("INVALID_ARGUMENT: verify_secure_credentials needs the mtls_* files")
+        if options:
+            raise _Refused(f"UNIMPLEMENTED: coordlab wrap does not know {', '.join(options)}")
         semantics = SEMANTICS[self._semantics]
         try:
             config = ServiceConfig(
                 tasks=request.processes, recoverable=recoverable, semantics=semantics, **times
             )
-        except ValueError as error:
+            tls = PeerFiles.given(*paths)
+        except (ValueError, TlsError) as error:
             raise _Refused(f"INVALID_ARGUMENT: {error}") from None
-        server = CoordinationServer(config)
+        server = CoordinationServer(config, tls=tls)
         host, _, port = request.address.rpartition(":")
         try:
             server.bind(host, int(port))
+        except TlsError as error:
+            raise _Refused(f"INVALID_ARGUMENT: {error}") from None
         except (PortUnavailable, ValueError) as error:
             complain(str(error))
             raise _Refused("UNKNOWN: Failed to start RPC server") from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 
 from rich.console import Console, Group
@@ -25,12 +27,45 @@ _COLOURS = {
 }
 
 
-async def watch(server: CoordinationServer, console: Console, title: str) -> None:
-    """Draws what the server looks like, again and again, until it is cancelled."""
-    with Live(console=console, auto_refresh=False, transient=False) as live:
-        while True:
-            live.update(picture(server.survey(), dict(server.answers), title), refresh=True)
-            await asyncio.sleep(REDRAW_S)
+class Watcher:
+    """Draws what a server looks like, again and again.
+
+    On a thread of its own: a terminal that is not read (Ctrl-S, a closed lid) must not stop the service.
+
+    Args:
+      server: Runs on the loop that creates this.
+      console: Where to draw.
+      title: Above the table.
+    """
+
+    def __init__(self, server: CoordinationServer, console: Console, title: str) -> None:
+        self._server = server
+        self._console = console
+        self._title = title
+        self._loop = asyncio.get_running_loop()
+        self._is_ending = threading.Event()
+        self._thread = threading.Thread(target=self._draw, name="watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the drawing; a terminal that is not read is not waited for."""
+        self._is_ending.set()
+        self._thread.join(2 * REDRAW_S)
+
+    def _draw(self) -> None:
+        # Standard output stays as it is: its first line is for programs.
+        with Live(
+            console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        ) as live:
+            while not self._is_ending.is_set():
+                look = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
+                with contextlib.suppress(TimeoutError):
+                    survey, answers = look.result(REDRAW_S)
+                    live.update(picture(survey, answers, self._title), refresh=True)
+                self._is_ending.wait(REDRAW_S)
+
+    async def _look(self) -> tuple[Survey, dict[tuple[str, Code], int]]:
+        return self._server.survey(), dict(self._server.answers)
 
 
 def picture(survey: Survey, answers: dict[tuple[str, Code], int], title: str) -> Group:

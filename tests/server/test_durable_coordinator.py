@@ -125,16 +125,13 @@ class Coordinator:
         self.start()
 
     def start(self) -> None:
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "coord_sim.cli.main", "serve", "--recoverable"),
-                *("--processes", str(self._tasks), "--state", str(self._folder / "state")),
-                *("--port", self.address.rpartition(":")[2], *self._options),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=(self._folder / "log").open("a"),
-            text=True,
-        )
+        command = [
+            *(sys.executable, "-m", "coord_sim.cli.main", "serve", "--recoverable"),
+            *("--processes", str(self._tasks), "--state", str(self._folder / "state")),
+            *("--port", self.address.rpartition(":")[2], *self._options),
+        ]
+        with (self._folder / "log").open("a") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.process.stdout is not None
         _, address, incarnation = self.process.stdout.readline().split()
         self.address = address.removeprefix("address=")
