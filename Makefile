@@ -2,15 +2,17 @@
 # make test    set up, run the tests
 # make check   set up, run tests, lint, types and layer rules, as CI does
 # make bench   set up, run the benchmarks
+# make fuzz-differential   random programs on jaxlib's service and on ours, for FUZZ_SECONDS
 #
 # PYTHON picks the interpreter (3.11 to 3.13), VENV the folder of the virtual environment.
 
 PYTHON ?= python3
 VENV ?= .venv
+FUZZ_SECONDS ?= 600
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types layers bench proto clean
+.PHONY: demo test check lint types layers bench fuzz-differential proto clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v[:2] <= (3, 13) else f"coordlab needs Python 3.11 to 3.13, found {v[0]}.{v[1]}: set PYTHON=")'
@@ -38,11 +40,15 @@ check: test lint types layers
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/live_processes.py
+	$(BIN)/python benchmarks/service.py
+
+fuzz-differential: $(STAMP)
+	$(BIN)/python -m tests.differential.fuzz --seconds $(FUZZ_SECONDS)
 
 # Generated code is committed; a test compares it with what this makes.
 proto: $(STAMP)
-	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=coord_sim/server/_generated \
-	  --pyi_out=coord_sim/server/_generated proto/coordination_service.proto
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=coord_sim/wire/_generated \
+	  --pyi_out=coord_sim/wire/_generated proto/coordination_service.proto
 
 clean:
 	rm -rf $(VENV) demo-out

@@ -371,7 +371,7 @@ def many(contenders: dict[str, str], options: argparse.Namespace) -> None:
 
 
 async def _crowd(pipe: Connection, address: str, clients: int) -> None:
-    from coord_sim.server._generated import coordination_service_pb2 as pb
+    from coord_sim.wire._generated import coordination_service_pb2 as pb
 
     channels = [_connection(address) for _ in range(clients)]
     began = time.monotonic()
@@ -446,7 +446,7 @@ def memory(contenders: dict[str, str], options: argparse.Namespace) -> None:
 
 
 async def _idle(pipe: Connection, address: str, clients: int) -> None:
-    from coord_sim.server._generated import coordination_service_pb2 as pb
+    from coord_sim.wire._generated import coordination_service_pb2 as pb
 
     # Nobody is registered before all are; after that a task may do so on a connection of its own.
     first = _connection(address)

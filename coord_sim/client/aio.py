@@ -52,17 +52,18 @@ from coord_sim.core.messages import (
 )
 from coord_sim.core.status import Code, Status
 from coord_sim.errors import ServiceError
-from coord_sim.server.wire import SERVICE, STATUS_PAYLOADS_KEY
 from coord_sim.tls import PeerFiles, TlsError, TlsRelay, speaks_tls
 from coord_sim.wire.client_methods import client_method, read_status
+from coord_sim.wire.server_methods import SERVICE, STATUS_PAYLOADS_KEY
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     # A restarted coordinator is found again within a second.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # Its name misleads: what one attempt may take, TLS included. One that fails sooner is not delayed.
+    ("grpc.min_reconnect_backoff_ms", 5000),
 )
 _GRACE_S = 5.0
 """What the real client adds to the time-outs of its registration and of its leaving."""

@@ -204,6 +204,7 @@ class Barriers:
             status = Status(code=Code.CANCELLED, message=message, service_error=None)
             outcomes.append(Told(older, status, barrier.counter))
         barrier.waiting[arrival.task] = arrival
+        problem: Status | None
         may_differ = self._recoverable and counter == 0
         if not opens and counter != barrier.counter and not may_differ:
             problem = _wrong_counter(barrier, counter)

@@ -171,7 +171,10 @@ class GrpcConnection(Connection):
             return
         buffer = request.buffer
         if not buffer and len(data) >= 5 and _PREFIX.unpack_from(data)[1] == len(data) - 5:
-            self._whole(stream, request, data[0], data[5:])  # One message in one frame: the rule.
+            if ended and not data[0] and request.message is None and request.rpc.is_unary:
+                request.rpc.on_message(stream, data[5:])  # One message in one frame: the rule.
+                return
+            self._whole(stream, request, data[0], data[5:])
         elif data:
             buffer += data
             self._unfinished += len(data)

@@ -21,7 +21,6 @@ from coord_sim.core.records import Record
 from coord_sim.core.service import CoordinationService, ServiceConfig
 from coord_sim.core.status import Code, Status
 from coord_sim.core.survey import Survey
-from coord_sim.server import wire
 from coord_sim.server.grpc_connection import GrpcConnection, Rpc
 from coord_sim.server.http2 import Stream
 from coord_sim.server.listening import BACKLOG, listen
@@ -29,6 +28,7 @@ from coord_sim.server.recorder import ServerRecorder
 from coord_sim.server.state_file import StateFile
 from coord_sim.server.tls_acceptor import TlsAcceptor
 from coord_sim.tls import CurrentContext, PeerFiles
+from coord_sim.wire import server_methods as wire
 
 _log = logging.getLogger(__name__)
 

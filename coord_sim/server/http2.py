@@ -344,7 +344,8 @@ class Connection(asyncio.Protocol):
             if self._unacknowledged > _OUR_WINDOW // 2:
                 self._out.append(frame(WINDOW_UPDATE, 0, 0, _UINT32.pack(self._unacknowledged)))
                 self._unacknowledged = 0
-            self._pump()
+            if self._queued:
+                self._pump()
         except ConnectionFault as fault:
             _log.info("a connection is closed: %s", fault)
             self.go_away(fault.code, str(fault))
@@ -463,7 +464,8 @@ class Connection(asyncio.Protocol):
             self._block = (id_, first_flags, block + payload)
 
     def _header_block(self, id_: int, flags: int, block: bytes) -> None:
-        _check(bool(id_ % 2), PROTOCOL_ERROR, "clients open odd streams")
+        if not id_ & 1:
+            raise ConnectionFault(PROTOCOL_ERROR, "clients open odd streams")
         head = self._heads.get(block)
         if head is None:
             head = self._decode(block)
@@ -563,8 +565,6 @@ class Connection(asyncio.Protocol):
 
     def _pump(self) -> None:
         """Sends queued data as far as the peer's windows allow."""
-        if not self._queued:
-            return
         for stream in [s for s in self.streams.values() if s.unsent]:
             self._pump_stream(stream)
 

@@ -13,9 +13,9 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from coord_sim.core.status import Code
-from coord_sim.server import wire
 from coord_sim.server.grpc_connection import GrpcConnection, Rpc
 from coord_sim.server.http2 import Stream
+from coord_sim.wire import server_methods as wire
 
 HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 _SERVED = ("", wire.SERVICE)

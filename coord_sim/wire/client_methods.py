@@ -40,8 +40,8 @@ from coord_sim.core.messages import (
     WatchTasks,
 )
 from coord_sim.core.status import BarrierError, Code, ServiceError, Status, WrongService
-from coord_sim.server._generated import coordination_service_pb2 as pb
-from coord_sim.server.wire import BARRIER_ERROR_KEY, SERVICE_ERROR_KEY, WRONG_SERVICE_KEY
+from coord_sim.wire._generated import coordination_service_pb2 as pb
+from coord_sim.wire.server_methods import BARRIER_ERROR_KEY, SERVICE_ERROR_KEY, WRONG_SERVICE_KEY
 
 
 @dataclass(frozen=True, slots=True)

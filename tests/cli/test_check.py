@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from checker import check, read
+from coord_sim.cli.ending import exit_code_of
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.exit_codes import worst
-from coord_sim.cli.ending import exit_code_of
 from coord_sim.cli.main import main
 from tests.executions import load
 

@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from coord_sim.server._generated import coordination_service_pb2 as pb
+from coord_sim.wire._generated import coordination_service_pb2 as pb
 from tests.conformance.outcome import PAYLOAD_PREFIX, STATUS_PAYLOADS_KEY
 
 _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))

@@ -16,7 +16,7 @@ from typing import Any
 import grpc.aio
 
 from coord_sim.core.status import Code
-from coord_sim.server._generated import coordination_service_pb2 as pb
+from coord_sim.wire._generated import coordination_service_pb2 as pb
 
 STATUS_PAYLOADS_KEY = "grpc-status-details-bin"
 PAYLOAD_PREFIX = "type.googleapis.com/tensorflow."

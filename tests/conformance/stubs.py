@@ -23,7 +23,7 @@ import grpc
 import grpc.aio
 
 from coord_sim.core.status import Code
-from coord_sim.server._generated import coordination_service_pb2 as pb
+from coord_sim.wire._generated import coordination_service_pb2 as pb
 from tests.conformance.outcome import Outcome, answered, failed
 
 SERVICE = "xla.coordination.CoordinationService"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coord_sim.core.status import Code
-from coord_sim.server._generated import coordination_service_pb2 as pb
+from coord_sim.wire._generated import coordination_service_pb2 as pb
 from tests.conformance.outcome import Outcome, TaskSeen
 from tests.conformance.services import Service
 from tests.conformance.stubs import Call, StillPending, Task, Wire

@@ -218,7 +218,7 @@ def test_the_page_of_dependencies_knows_the_versions_of_the_generated_code() -> 
     assert title is not None
     text = section(DEPENDENCIES_PAGE, f"Why protobuf from {title[1]} on")
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    generated = ROOT / "coord_sim" / "server" / "_generated" / "coordination_service_pb2.py"
+    generated = ROOT / "coord_sim" / "wire" / "_generated" / "coordination_service_pb2.py"
     assert f'"protobuf>={title[1]}"' in project
     assert f"# Protobuf Python Version: {title[1]}\n" in generated.read_text(encoding="utf-8")
     pinned = re.search(r'"grpcio-tools==([\d.]+)"', project)

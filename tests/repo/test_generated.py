@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROTO = ROOT / "proto"
-GENERATED = ROOT / "coord_sim" / "server" / "_generated"
+GENERATED = ROOT / "coord_sim" / "wire" / "_generated"
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,11 @@ from coord_sim.core.identifiers import seconds
 from coord_sim.core.semantics import SHIPPED
 from coord_sim.core.service import ServiceConfig
 from coord_sim.core.status import BarrierError, Code, ServiceError, Status, WrongService
-from coord_sim.server import wire
-from coord_sim.server._generated import coordination_service_pb2 as pb
 from coord_sim.server.grpc_server import CoordinationServer
 from coord_sim.server.listening import PortUnavailable
 from coord_sim.server.recorder import ServerRecorder
+from coord_sim.wire import server_methods as wire
+from coord_sim.wire._generated import coordination_service_pb2 as pb
 
 T = TypeVar("T")
 Incarnations = pb.Incarnations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import io
 import json
 import os
@@ -27,7 +28,7 @@ from coord_sim.client import DistributedRuntimeClient
 from coord_sim.core.messages import TaskState
 from coord_sim.core.status import Code, Status
 from coord_sim.core.survey import OpenBarrier, OpenRound, Survey, TaskSurvey
-from coord_sim.server import wire
+from coord_sim.wire import server_methods as wire
 
 SERVE = [sys.executable, "-m", "coord_sim.cli.main", "serve"]
 
@@ -77,7 +78,7 @@ def test_metrics_tell_who_is_missing_where() -> None:
             a.key_value_set_bytes("key", b"12345")
             with pytest.raises(Exception, match="NOT_FOUND"):
                 a.key_value_try_get("none")
-            calls = [
+            calls: list[concurrent.futures.Future[Any]] = [
                 asyncio.run_coroutine_threadsafe(a._client.wait_at_barrier("b", 60_000), a._loop),
                 asyncio.run_coroutine_threadsafe(a._client.get_live_nodes([0, 1]), a._loop),
             ]
@@ -116,7 +117,7 @@ def test_a_metrics_port_in_use_is_told_and_nothing_that_was_recorded_is_lost(
 def test_health_and_reflection_are_what_grpc_tools_expect() -> None:
     async def ask(address: str) -> None:
         async with grpc.aio.insecure_channel(address) as channel:
-            health = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+            health = health_pb2_grpc.HealthStub(channel)
             for service in ("", wire.SERVICE):
                 request = health_pb2.HealthCheckRequest(service=service)
                 assert (await health.Check(request, timeout=30)).status == 1
@@ -127,7 +128,7 @@ def test_health_and_reflection_are_what_grpc_tools_expect() -> None:
             watched = health.Watch(unknown, timeout=30)
             assert (await watched.read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
             watched.cancel()
-            reflection = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[no-untyped-call]
+            reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
             requests = [
                 reflection_pb2.ServerReflectionRequest(list_services=""),
                 reflection_pb2.ServerReflectionRequest(file_containing_symbol=wire.SERVICE),

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 
 from coord_sim.core.status import Code
-from coord_sim.server._generated import coordination_service_pb2 as pb
+from coord_sim.wire._generated import coordination_service_pb2 as pb
 from tests.conformance.interposer import Delay, Refuse
 from tests.conformance.scenario import CLIENTS, Job, scenario
 from tests.conformance.services import REPOSITORY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coord_sim.core.status import Code
-from coord_sim.server._generated import coordination_service_pb2 as pb
+from coord_sim.wire._generated import coordination_service_pb2 as pb
 from tests.conformance.scenario import CLIENTS, Job, scenario
 
 REGISTRATION = "[Init]Wait_for_all_tasks_to_register"

@@ -1,4 +1,4 @@
-"""Between protobuf messages and the core's: the only importer of generated code."""
+"""The RPCs as a server sees them: requests are read, answers of the core are written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from coord_sim.core.messages import (
     WatchTasks,
 )
 from coord_sim.core.status import ServiceError, Status
-from coord_sim.server._generated import coordination_service_pb2 as pb
+from coord_sim.wire._generated import coordination_service_pb2 as pb
 
 SERVICE = "xla.coordination.CoordinationService"
 STATUS_PAYLOADS_KEY = "grpc-status-details-bin"
