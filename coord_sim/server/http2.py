@@ -197,6 +197,8 @@ class Connection(asyncio.Protocol):
         self._unacknowledged = 0
         self._out: list[bytes | memoryview] = []
         self._queued = 0
+        # Streams with data to send and, unless it shut since, a window to send it in.
+        self._ready: dict[int, Stream] = {}
         self._is_paused = False
         self._is_reading = False
         self._table_update = b""
@@ -238,7 +240,8 @@ class Connection(asyncio.Protocol):
             stream.unsent.append(memoryview(data))
             stream.trailers = trailers
             self._queued += size
-            self._pump_stream(stream)
+            self._ready[id_] = stream
+            self._pump()
             if self._queued > QUEUED_BYTES_MAX:
                 self._abandon()
                 return
@@ -307,6 +310,7 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
         streams = list(self.streams.values())
         self.streams.clear()
+        self._ready.clear()
         for stream in streams:
             self.cancelled(stream)
 
@@ -344,7 +348,7 @@ class Connection(asyncio.Protocol):
             if self._unacknowledged > _OUR_WINDOW // 2:
                 self._out.append(frame(WINDOW_UPDATE, 0, 0, _UINT32.pack(self._unacknowledged)))
                 self._unacknowledged = 0
-            if self._queued:
+            if self._ready:
                 self._pump()
         except ConnectionFault as fault:
             _log.info("a connection is closed: %s", fault)
@@ -522,6 +526,8 @@ class Connection(asyncio.Protocol):
                 return
             stream.window += increment
             _check(stream.window <= WINDOW_MAX, FLOW_CONTROL_ERROR, "window")
+            if stream.unsent:
+                self._ready[id_] = stream
 
     def _settings(self, id_: int, flags: int, payload: bytes) -> None:
         _check(id_ == 0, PROTOCOL_ERROR, "SETTINGS of a stream")
@@ -538,6 +544,8 @@ class Connection(asyncio.Protocol):
                 for stream in self.streams.values():
                     stream.window += value - self._initial_window
                     _check(stream.window <= WINDOW_MAX, FLOW_CONTROL_ERROR, "window")
+                    if stream.unsent:
+                        self._ready[stream.id] = stream
                 self._initial_window = value
             elif name == _SETTINGS_MAX_FRAME:
                 _check(_FRAME_DEFAULT <= value <= _FRAME_MAX, PROTOCOL_ERROR, "frame size")
@@ -565,8 +573,15 @@ class Connection(asyncio.Protocol):
 
     def _pump(self) -> None:
         """Sends queued data as far as the peer's windows allow."""
-        for stream in [s for s in self.streams.values() if s.unsent]:
+        done = []
+        for id_, stream in self._ready.items():
+            if self._window <= 0 or self._is_paused:
+                break
             self._pump_stream(stream)
+            if not stream.unsent or stream.window <= 0:
+                done.append(id_)
+        for id_ in done:
+            del self._ready[id_]
 
     def _pump_stream(self, stream: Stream) -> None:
         unsent = stream.unsent
@@ -598,6 +613,7 @@ class Connection(asyncio.Protocol):
         self._is_closing = True
         streams = list(self.streams.values())
         self.streams.clear()
+        self._ready.clear()
         self._out.clear()
         self._queued = 0
         for stream in streams:
@@ -613,6 +629,7 @@ class Connection(asyncio.Protocol):
         if stream is None:
             return
         if stream.unsent:
+            self._ready.pop(id_, None)
             self._queued -= sum(map(len, stream.unsent))
             if stream.trailers is not None:
                 return  # It was answered.
