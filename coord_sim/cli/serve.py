@@ -46,6 +46,8 @@ The first line is `ready address=HOST:PORT incarnation=N`. Point jax.distributed
 address, and set JAX_COORDINATOR_BIND_ADDRESS to a spare port so that process 0's own service idles.
 docs/outside-coordinator.md has the recipe, and what it promises.
 """
+_log = logging.getLogger(__name__)
+
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _DIALECTS = ("0.10", "0.12")
 _LOG_RECORDS_MAX = 10_000
@@ -212,12 +214,14 @@ async def _serve(
         if is_first:
             ready = f"ready address={shown} incarnation={server.incarnation}"
             print(" ".join((ready, *places)), flush=True)
-        if host not in _LOOPBACK and files is None:
-            logging.getLogger(__name__).warning(
-                "anyone who reaches %s can join, stop or read this job", shown
+        if host not in _LOOPBACK:
+            _log.warning(
+                "reachable from other machines: %s can join, stop or read the job at %s",
+                "anyone" if files is None else "whoever has a certificate of the CA",
+                shown,
             )
         if state is not None and not state.is_new:
-            logging.getLogger(__name__).info("went on from %s", options.state)
+            _log.info("went on from %s", options.state)
         ends = [asyncio.ensure_future(event.wait()) for event in (stopped, server.failed)]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
