@@ -202,6 +202,9 @@ class TlsRelay:
             self._folder.cleanup()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._listener is None or not self._listener.is_serving():
+            writer.close()  # It came while the listener closed.
+            return
         task = asyncio.ensure_future(self._relay(reader, writer))
         self._relays.add(task)
         task.add_done_callback(self._relays.discard)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.conformance.catalogue import SCENARIOS
 from tests.conformance.comparison import baseline
-from tests.conformance.known_differences import KNOWN, NOTE, KnownDifference
+from tests.conformance.known_differences import BEYOND, KNOWN, NOTE, KnownDifference
 from tests.conformance.run import FOLDER, arms_of, load
 from tests.conformance.scenario import Arm, Scenario
 
@@ -57,6 +57,7 @@ def document() -> str:
     reasons = list(dict.fromkeys(entry.reason for entry in KNOWN))
     parts = [_INTRODUCTION, "## Scenarios\n", _TABLE_INTRODUCTION, _table(saved, reasons)]
     parts += ["## Known differences\n", *_known(reasons)]
+    parts += ["## Beyond the catalogue\n", *(f"- {each}" for each in BEYOND), ""]
     parts += ["## Between versions of jaxlib\n", _between(saved)]
     parts += ["## Where jaxlib differs from the design note\n", _note()]
     return "\n".join(parts)
