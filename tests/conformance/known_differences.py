@@ -68,17 +68,19 @@ NOTE: tuple[NoteDifference, ...] = (
     ),
 )
 
-BEYOND: tuple[str, ...] = (
-    "**TLS refusals** (`tests/server/test_tls.py`). The same peers are refused. Our server sends the TLS alert "
-    "and logs one line with the reason; jaxlib's closes the connection after the handshake without a word. "
-    "jaxlib's client, told or not, tries until `init_timeout` + 5 s and then ends its process; ours ends at "
-    "once with UNAUTHENTICATED and the reason. As in jaxlib, the client's URI prefix replaces its check of "
-    "the host name; a prefix on the service alone does not.",
-    "**What aborts the process of jaxlib's service** is answered by ours with INVALID_ARGUMENT: a watch of a "
-    "version that is yet to come, a report of code 0, an arrival of an unknown task at a barrier of all tasks.",
-    "**A port that is taken.** Starting jaxlib's service on a port that somebody else listens on ends the "
-    "process with SIGSEGV (0.10.2) or raises (0.12, through JAX); `coordlab wrap` always raises.",
-    "**Order.** Where jaxlib goes through tasks in the order of a hash table (deaths of one tick, leaving "
-    "together, which two of several missing tasks a message names), ours goes in ascending order.",
-)
+BEYOND = """\
+- **TLS refusals** (`tests/server/test_tls.py`). The same peers are refused. Our server sends the
+  TLS alert and logs one line with the reason; jaxlib's closes the connection after the handshake
+  without a word. jaxlib's client, told or not, tries until `init_timeout` + 5 s and then ends its
+  process; ours ends at once with UNAUTHENTICATED and the reason. As in jaxlib, the client's URI
+  prefix replaces its check of the host name; a prefix on the service alone does not.
+- **What aborts the process of jaxlib's service** is answered by ours with INVALID_ARGUMENT: a watch
+  of a version that is yet to come, a report of code 0, an arrival of an unknown task at a barrier
+  of all tasks.
+- **A port that is taken.** Starting jaxlib's service on a port that somebody else listens on ends
+  the process with SIGSEGV (0.10.2) or raises (0.12, through JAX); `coordlab wrap` always raises.
+- **Order.** Where jaxlib goes through tasks in the order of a hash table (deaths of one tick,
+  leaving together, which two of several missing tasks a message names), ours goes in ascending
+  order.
+"""
 """What the catalogue cannot show side by side."""

@@ -57,7 +57,7 @@ def document() -> str:
     reasons = list(dict.fromkeys(entry.reason for entry in KNOWN))
     parts = [_INTRODUCTION, "## Scenarios\n", _TABLE_INTRODUCTION, _table(saved, reasons)]
     parts += ["## Known differences\n", *_known(reasons)]
-    parts += ["## Beyond the catalogue\n", *(f"- {each}" for each in BEYOND), ""]
+    parts += ["## Beyond the catalogue\n", BEYOND]
     parts += ["## Between versions of jaxlib\n", _between(saved)]
     parts += ["## Where jaxlib differs from the design note\n", _note()]
     return "\n".join(parts)
