@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import networkx as nx
-
 from checker.anomaly import Anomaly, Reason
 from checker.clock_text import ClockText
 from checker.history.events import Event, Fail, Info, Invoke, LiveSet, Ok
@@ -344,6 +342,9 @@ class _Points:
     """
 
     def __init__(self) -> None:
+        # Here, because every recorded process imports the checker, and explains nothing.
+        import networkx as nx
+
         self.calls: list[Call] = []
         self.lifetimes: list[Lifetime] = []
         self.signs: list[Event] = []
@@ -354,6 +355,8 @@ class _Points:
             self._graph.add_edge(before, after, because=because)
 
     def cycle(self) -> tuple[Reason, ...]:
+        import networkx as nx
+
         order = {point: number for number, point in enumerate(self._graph)}
         cycles = [
             # networkx may begin a cycle anywhere; begin where the explanation began.

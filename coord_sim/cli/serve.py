@@ -132,35 +132,73 @@ def run(options: argparse.Namespace) -> int:
             "--watch needs a terminal on standard error; for programs, use --metrics"
         )
     if options.supervise and options.state is None:
-        raise CommandError(
-            "--supervise needs --state: a coordinator without one has nothing to go on from"
-        )
-    if not options.supervise:
-        asyncio.run(_serve(options))
-        return 0
-    from coord_sim.server import grpc_server  # noqa: F401 - a child that is forked has it at once
+        raise CommandError("--supervise needs --state: else there is nothing to go on from")
+    # Imported before a supervisor forks, so that a child starts at once.
+    from coord_sim.server import grpc_server  # noqa: F401
     from coord_sim.server.listening import listen
 
-    sockets = listen(options.host, options.port)
+    sockets = listen(
+        options.host, options.port
+    )  # Before any file is touched: the port may be taken.
 
     def serve(attempt: int) -> int:
         if attempt > 1 and options.record is not None:
             options.record = recording_path(Path(options.record), attempt)
-        return exit_code_of(
-            lambda: asyncio.run(_serve(options, sockets, is_first=attempt == 1)) or 0
-        )
+        return exit_code_of(lambda: asyncio.run(_serve(options, sockets, attempt)))
 
-    return Supervisor(serve).run()
+    try:
+        return Supervisor(serve).run() if options.supervise else serve(1)
+    finally:
+        for each in sockets:
+            each.close()
 
 
 async def _serve(
-    options: argparse.Namespace,
-    sockets: Sequence[socket.socket] = (),
-    *,
-    is_first: bool = True,
-) -> None:
-    from coord_sim.server.grpc_server import CoordinationServer
+    options: argparse.Namespace, sockets: Sequence[socket.socket], attempt: int
+) -> int:
     from coord_sim.server.recorder import ServerRecorder
+
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    server = _server(options, sockets)
+    host = options.host.strip("[]")
+    bound = sockets[0].getsockname()[1]
+    address = f"{f'[{host}]' if ':' in host else host}:{bound}"
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(server.stop)
+        places = await stack.enter_async_context(_seeing_inside(server, options, host, address))
+        recorder = None
+        if options.record is not None:  # Not before the ports are ours: the file is written anew.
+            details: dict[str, object] = {
+                "semantics": options.semantics,
+                "recoverable": options.recoverable,
+                "heartbeat_timeout_s": options.heartbeat_timeout,
+            }
+            recorder = ServerRecorder(options.record, options.processes, details)
+        await server.start(recorder)
+        if attempt == 1:
+            ready = f"ready address={address} incarnation={server.incarnation}"
+            print(" ".join((ready, *places)), flush=True)
+        if host not in _LOOPBACK:
+            _log.warning(
+                "reachable from other machines: %s can join, stop or read the job at %s",
+                "whoever has a certificate of the CA" if options.mtls_ca_file else "anyone",
+                address,
+            )
+        ends = [asyncio.ensure_future(event.wait()) for event in (stopped, server.failed)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+    if server.failed.is_set():
+        raise CommandError(f"{options.state}: the state could not be written; what it has is kept")
+    return 0
+
+
+def _server(options: argparse.Namespace, sockets: Sequence[socket.socket]) -> CoordinationServer:
+    """The server that the options describe, on sockets that listen."""
+    from coord_sim.server.grpc_server import CoordinationServer
     from coord_sim.server.state_file import StateFile, UnusableState
     from coord_sim.tls import PeerFiles, TlsError
 
@@ -174,11 +212,6 @@ async def _serve(
         durable=options.state is not None,
         dismisses_polls=options.state is not None and options.recoverable,
     )
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    state = None
     try:
         files = PeerFiles.given(
             options.mtls_cert_file,
@@ -186,49 +219,20 @@ async def _serve(
             options.mtls_ca_file,
             options.mtls_peer_uri_prefix,
         )
-        if options.state is not None:
-            state = StateFile(options.state, config)
+        state = None if options.state is None else StateFile(options.state, config)
+        if state is not None and not state.is_new:
+            _log.info("goes on from %s", options.state)
         server = CoordinationServer(
             config, state=state, tls=files, with_reports=options.dialect != "0.10"
         )
-        if sockets:
-            server.adopt(sockets)
-            bound = sockets[0].getsockname()[1]
-        else:
-            bound = server.bind(options.host, options.port)
+        server.adopt(sockets)
     except (TlsError, UnusableState) as error:
         raise CommandError(str(error)) from error
-    _add_standard_services(server)
-    host = options.host.strip("[]")
-    shown = f"{f'[{host}]' if ':' in host else host}:{bound}"
-    async with _seeing_inside(server, options, host, shown) as places:
-        recorder = None
-        if options.record is not None:  # Not before the ports are ours: the file is written anew.
-            details: dict[str, object] = {
-                "semantics": options.semantics,
-                "recoverable": options.recoverable,
-                "heartbeat_timeout_s": options.heartbeat_timeout,
-            }
-            recorder = ServerRecorder(options.record, options.processes, details)
-        await server.start(recorder)
-        if is_first:
-            ready = f"ready address={shown} incarnation={server.incarnation}"
-            print(" ".join((ready, *places)), flush=True)
-        if host not in _LOOPBACK:
-            _log.warning(
-                "reachable from other machines: %s can join, stop or read the job at %s",
-                "anyone" if files is None else "whoever has a certificate of the CA",
-                shown,
-            )
-        if state is not None and not state.is_new:
-            _log.info("went on from %s", options.state)
-        ends = [asyncio.ensure_future(event.wait()) for event in (stopped, server.failed)]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
-        await server.stop()
-    if server.failed.is_set():
-        raise CommandError(f"{options.state}: the state could not be written; what it has is kept")
+    with contextlib.suppress(ModuleNotFoundError):  # Where their packages are installed.
+        from coord_sim.server import standard_services
+
+        server.add_rpcs(standard_services.rpcs())
+    return server
 
 
 @contextlib.asynccontextmanager
@@ -276,14 +280,6 @@ async def _seeing_inside(
         with contextlib.suppress(queue.Full):
             listener.enqueue_sentinel()
         await asyncio.to_thread(_join, listener)
-
-
-def _add_standard_services(server: CoordinationServer) -> None:
-    """Health and reflection, where their packages are installed."""
-    with contextlib.suppress(ModuleNotFoundError):
-        from coord_sim.server import standard_services
-
-        server.add_rpcs(standard_services.rpcs())
 
 
 def _join(listener: logging.handlers.QueueListener) -> None:

@@ -9,6 +9,7 @@ As shipped, a place in a round belongs to the task; as published, to its incarna
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -31,8 +32,10 @@ class _Entry:
 @dataclass(slots=True)
 class _Round:
     tasks: frozenset[TaskId]
-    entries: list[_Entry] = field(default_factory=list)
+    entries: dict[CallId, _Entry] = field(default_factory=dict)
     entered: set[TaskId] = field(default_factory=set)
+    places: Counter[tuple[TaskId, Incarnation]] = field(default_factory=Counter)
+    """How many entries hold the place of each incarnation."""
 
 
 class LiveRounds:
@@ -42,6 +45,7 @@ class LiveRounds:
         self._membership = membership
         self._semantics = semantics
         self._rounds: dict[frozenset[TaskId], _Round] = {}
+        self._round_of: dict[CallId, _Round] = {}
         self.ended = 0
         """Rounds that were answered."""
         self.news: list[RoundEnded] = []
@@ -61,8 +65,11 @@ class LiveRounds:
         if not self._semantics.waits_for_live_processes:
             return [Reply(call, self._answer(tasks))]
         round_ = self._rounds.setdefault(tasks, _Round(tasks))
-        round_.entries.append(_Entry(call, request.task, request.caller.task_incarnation))
-        round_.entered.add(request.task)
+        entry = _Entry(call, request.task, request.caller.task_incarnation)
+        round_.entries[call] = entry
+        round_.entered.add(entry.task)
+        round_.places[entry.task, entry.incarnation] += 1
+        self._round_of[call] = round_
         return self._try_to_finish(round_)
 
     def task_changed(self, task: TaskId, incarnation: Incarnation) -> list[Reply]:
@@ -76,11 +83,15 @@ class LiveRounds:
         for round_ in self._rounds.values():
             if task not in round_.entered:
                 continue
-            kept = []
-            for entry in round_.entries:
-                if entry.task != task or entry.incarnation == incarnation:
-                    kept.append(entry)
-                    continue
+            lost = [
+                entry
+                for entry in round_.entries.values()
+                if entry.task == task and entry.incarnation != incarnation
+            ]
+            for entry in lost:
+                del round_.entries[entry.call]
+                round_.places[task, entry.incarnation] -= 1
+                self._round_of.pop(entry.call, None)
                 message = (
                     f"Task {task} (incarnation {entry.incarnation}) lost its place in the "
                     "live_processes barrier, because this incarnation has ended."
@@ -89,10 +100,20 @@ class LiveRounds:
                     code=Code.ABORTED, message=message, service_error=ServiceError(source_task=task)
                 )
                 replies.append(Reply(entry.call, status))
-            round_.entries = kept
-            round_.entered = {entry.task for entry in kept}
+            if not any(entry.task == task for entry in round_.entries.values()):
+                round_.entered.discard(task)
         self._forget_empty_rounds()
         return replies
+
+    def hang_up(self, call: CallId) -> None:
+        """A client has gone. Its place stays, but one call is enough to hold it."""
+        round_ = self._round_of.pop(call, None)
+        if round_ is None:
+            return
+        entry = round_.entries[call]
+        if round_.places[entry.task, entry.incarnation] > 1:
+            del round_.entries[call]
+            round_.places[entry.task, entry.incarnation] -= 1
 
     def reexamine(self) -> list[Reply]:
         """Completes the rounds that wait for nobody any more."""
@@ -113,16 +134,18 @@ class LiveRounds:
 
     def waiting_calls(self) -> list[CallId]:
         """The calls that wait in rounds."""
-        return [entry.call for round_ in self._rounds.values() for entry in round_.entries]
+        return list(self._round_of)
 
     def _try_to_finish(self, round_: _Round) -> list[Reply]:
         if any(True for _ in self._awaited(round_)):
             return []
         del self._rounds[round_.tasks]
+        for call in round_.entries:
+            self._round_of.pop(call, None)
         answer = self._answer(round_.tasks)
         self.ended += 1
         self.news.append(RoundEnded(self.ended, round_.tasks, answer))
-        return [Reply(entry.call, answer) for entry in round_.entries]
+        return [Reply(call, answer) for call in round_.entries]
 
     def _awaited(self, round_: _Round) -> Iterator[TaskId]:
         for id_ in round_.tasks - round_.entered:  # Of large sets, one pass in C for each call.

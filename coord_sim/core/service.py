@@ -118,7 +118,7 @@ class CoordinationService:
             recoverable=config.recoverable,
             once_only=(barriers.REGISTRATION_BARRIER, self._shutdown_barrier),
         )
-        self._watchers: list[CallId] = []
+        self._watchers: dict[CallId, None] = {}
         self._next_tick_ns = now_ns + TICK_NS
         self._now_ns = now_ns
         self._effects: list[Effect] = []
@@ -192,8 +192,8 @@ class CoordinationService:
         """
         self._store.hang_up(call)
         self._polls.hang_up(call)
-        if call in self._watchers:
-            self._watchers.remove(call)
+        self._rounds.hang_up(call)
+        self._watchers.pop(call, None)
 
     def stop(self) -> list[Effect]:
         """Answers every waiting call with UNAVAILABLE, so that no client hangs."""
@@ -478,7 +478,7 @@ class CoordinationService:
             message = f"Version {request.version} is greater than the current {version}"
             self._reply(call, Status(code=Code.INVALID_ARGUMENT, message=message))
         elif request.version == version:
-            self._watchers.append(call)
+            self._watchers[call] = None
         else:
             self._reply(call, TasksWatched(tasks=self.membership.picture(), version=version))
 

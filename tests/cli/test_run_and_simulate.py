@@ -171,7 +171,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["demo"], "`coordlab demo` needs jax, which is not installed; install coordlab[jax]"),
         (["run", "--processes", "1", "--out", "x", "x.py"], "install coordlab[jax]"),
-        (["serve", "--processes", "1"], "needs grpc, which is not installed"),
+        (["serve", "--processes", "1"], "needs google.protobuf, which is not installed"),
     ],
 )
 def test_without_jax_or_grpc_the_commands_that_need_them_say_what_to_install(

@@ -10,9 +10,7 @@ KEY = "type.googleapis.com/tensorflow."
 
 
 def test_payloads_are_shown_as_bytes_with_hex_digits_after_escapes_escaped_too() -> None:
-    status = Status(
-        code=Code.DEADLINE_EXCEEDED, message="late", barrier_error=BarrierError("b", 2)
-    )
+    status = Status(code=Code.DEADLINE_EXCEEDED, message="late", barrier_error=BarrierError("b", 2))
     # As jaxlib's service writes it into its log.
     assert quoted(status) == (
         rf"DEADLINE_EXCEEDED: late [{KEY}BarrierError='\n\x01\x62\x10\x02'] "

@@ -378,6 +378,17 @@ def test_35_with_recoverability_each_leaves_alone() -> None:
     assert job.code(job.shutdown(0, A)) is Code.FAILED_PRECONDITION
 
 
+def test_38_calls_that_are_given_up_leave_one_entry_and_no_more() -> None:
+    job = Driver()
+    job.register_all()
+    for _ in range(100):
+        job.service.hang_up(job.live(0, A, [0, 1]))
+    (round_,) = job.service._rounds._rounds.values()
+    assert len(round_.entries) == 1
+    assert job.service.survey(0).rounds[0].entered == (0,)
+    assert job.alive(job.live(1, B, [0, 1])) == {0: A, 1: B}
+
+
 def test_36_a_round_is_its_set_of_ids() -> None:
     job = Driver(tasks=3)
     job.register_all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 from pathlib import Path
@@ -9,14 +10,32 @@ from pathlib import Path
 import pytest
 
 from coord_sim.cli.main import main
+from coord_sim.core.service import ServiceConfig
+from coord_sim.server.grpc_server import CoordinationServer
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_python_example_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_example_of_the_simulator_runs() -> None:
+    (code,) = (each for each in EXAMPLES if "simulate" in each)
     exec(compile(code, "README.md", "exec"), {})
+
+
+def test_the_example_of_the_client_runs() -> None:
+    (code,) = (each for each in EXAMPLES if "simulate" not in each)
+
+    async def run() -> None:
+        server = CoordinationServer(ServiceConfig(tasks=1, recoverable=True))
+        names = {"address": f"127.0.0.1:{server.bind('127.0.0.1', 0)}"}
+        await server.start()
+        await asyncio.to_thread(exec, compile(code, "README.md", "exec"), names)
+        await server.stop()
+
+    asyncio.run(run())
 
 
 def commands() -> list[list[str]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -284,9 +285,17 @@ def test_a_disk_that_is_full_ends_the_recording_and_not_the_service() -> None:
 # --- the command -----------------------------------------------------------------------------------
 
 
-def serve(*arguments: str) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def serve(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A server, which does not outlive a test that fails."""
     command = [sys.executable, "-m", "coord_sim.cli.main", "serve", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            yield server
+        finally:
+            server.kill()
 
 
 def test_serve_announces_its_port_in_one_line_and_sigterm_ends_it_cleanly() -> None:
