@@ -14,13 +14,12 @@ Parts:
 
 **Load.** Clients of `small`, `directory` and `large` are jaxlib's own, with compression as JAX sets
 it, each in a process of its own with its own connection, like the processes of a job; they are
-forked from one that has loaded jaxlib, which makes them cheap to start. A call costs such a client
-about what it costs the C++ service, so that on few cores the clients are part of every time, and
-make ratios of *times* kinder than ratios of costs. So the table has both: the time of a call, and
-the CPU (user and system, from `/proc`) that the server's process spent on it, in which clients have
-no part, and which other load on the machine hardly changes. The time is the run's duration divided
-by the calls of one client: the time of a round, or the mean latency of a call while all clients
-compete; calls/s are the clients divided by it.
+forked from one that has loaded jaxlib, which makes them cheap to start. On few cores the clients are
+part of every time, which must make ratios of *times* kinder than ratios of costs. So the table has
+both: the time of a call, and the CPU (user and system, from `/proc`) that the server's process spent
+on it, in which clients have no part, and which other load on the machine hardly changes. The time is
+the run's duration divided by the calls of one client: the time of a round, or the mean latency of a
+call while all clients compete.
 
 Hundreds of such processes would measure the scheduler. Clients of `many` and `memory` are
 grpc.aio's in one process, with a connection each; what they cost is part of both sides' time, so
