@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import platform
 import select
@@ -21,6 +20,7 @@ from typing import IO
 from checker.history import Crash, Event, Header, History, Leave, merge, read
 from jax_bridge.conditions import Inside, Kill, Restart
 from jax_bridge.errors import LaunchFailed
+from jax_bridge.parent_death import end_with_parent
 
 POLL_S = 0.01
 READY_TIMEOUT_S = 60.0
@@ -28,9 +28,6 @@ STOP_TIMEOUT_S = 10.0
 NS_PER_S = 1_000_000_000
 MARKER = ".coordlab-run"
 """Lies in the folder of a run, which may therefore be replaced by the next run."""
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,7 +404,7 @@ def _end_of(code: int) -> str:
 
 def _die_with_parent() -> None:
     """Asks Linux to kill this process when the launcher dies, by SIGKILL even."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent(signal.SIGKILL)
 
 
 @contextlib.contextmanager

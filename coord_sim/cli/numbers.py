@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import math
+
+from coord_sim.core.service import TASKS_MAX
 
 
 def positive_int(text: str) -> int:
@@ -42,4 +45,26 @@ def port_number(text: str) -> int:
         value = -1
     if not 0 <= value <= 65535:
         raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, found {text!r}")
+    return value
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """`PORT` on the loopback, or `HOST:PORT`."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]") or "127.0.0.1", port_number(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to bind is out of other machines' reach; of names, only `localhost` is."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def task_count(text: str) -> int:
+    """A number of processes."""
+    value = positive_int(text)
+    if value > TASKS_MAX:
+        raise argparse.ArgumentTypeError(f"a job has at most {TASKS_MAX} processes, found {text}")
     return value

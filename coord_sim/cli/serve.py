@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import logging
-import logging.handlers
-import queue
 import signal
 import socket
 import sys
@@ -19,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from coord_sim.cli.ending import exit_code_of
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.extras import require
-from coord_sim.cli.numbers import port_number, positive_int, positive_seconds
+from coord_sim.cli.logs import logging_to
+from coord_sim.cli.numbers import (
+    host_and_port,
+    is_loopback,
+    port_number,
+    positive_seconds,
+    task_count,
+)
 from coord_sim.cli.recordings import recording_path
 from coord_sim.cli.supervise import Supervisor
 from coord_sim.core.identifiers import seconds
@@ -27,7 +31,10 @@ from coord_sim.core.semantics import SEMANTICS, SHIPPED
 from coord_sim.core.service import ServiceConfig
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from coord_sim.server.grpc_server import CoordinationServer
+    from coord_sim.server.recorder import ServerRecorder
 
 EXAMPLES = """\
 examples:
@@ -48,10 +55,7 @@ docs/outside-coordinator.md has the recipe, and what it promises.
 """
 _log = logging.getLogger(__name__)
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _DIALECTS = ("0.10", "0.12")
-_LOG_RECORDS_MAX = 10_000
-_LAST_LINES_S = 2.0
 
 
 def add_parser(subparsers: Any) -> None:
@@ -63,7 +67,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--processes", type=positive_int, required=True, metavar="N")
+    parser.add_argument("--processes", type=task_count, required=True, metavar="N")
     parser.add_argument("--host", default="127.0.0.1", help="address to bind (default: loopback)")
     parser.add_argument(
         "--port", type=port_number, default=0, metavar="P", help="0: a free one (default)"
@@ -112,7 +116,10 @@ def add_parser(subparsers: Any) -> None:
         "--log-format", choices=("text", "json"), default="text", help="json: one object a line"
     )
     seeing.add_argument(
-        "--metrics", type=port_number, metavar="P", help="serve Prometheus metrics; 0: a free port"
+        "--metrics",
+        type=host_and_port,
+        metavar="[HOST:]P",
+        help="serve Prometheus metrics, on the loopback unless told otherwise; 0: a free port",
     )
     seeing.add_argument("--watch", action="store_true", help="show a live table on the terminal")
     tls = parser.add_argument_group("mutual TLS", "as jaxlib's parameters of the same names")
@@ -133,18 +140,22 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.supervise and options.state is None:
         raise CommandError("--supervise needs --state: else there is nothing to go on from")
+    if options.metrics is not None:
+        require("prometheus_client", "server", "serve --metrics")
+    if options.watch:
+        require("rich", "server", "serve --watch")
+    _refuse_one_file_twice(options)
     # Imported before a supervisor forks, so that a child starts at once.
-    from coord_sim.server import grpc_server  # noqa: F401
+    from coord_sim.server import grpc_server  # noqa: F401 - for the child
     from coord_sim.server.listening import listen
 
-    sockets = listen(
-        options.host, options.port
-    )  # Before any file is touched: the port may be taken.
+    # Before any file is touched: the port may be taken.
+    sockets = listen(options.host, options.port)
 
     def serve(attempt: int) -> int:
         if attempt > 1 and options.record is not None:
             options.record = recording_path(Path(options.record), attempt)
-        return exit_code_of(lambda: asyncio.run(_serve(options, sockets, attempt)))
+        return exit_code_of(lambda: _logged(options, sockets, attempt))
 
     try:
         return Supervisor(serve).run() if options.supervise else serve(1)
@@ -153,11 +164,27 @@ def run(options: argparse.Namespace) -> int:
             each.close()
 
 
-async def _serve(
-    options: argparse.Namespace, sockets: Sequence[socket.socket], attempt: int
-) -> int:
-    from coord_sim.server.recorder import ServerRecorder
+def _logged(options: argparse.Namespace, sockets: Sequence[socket.socket], attempt: int) -> int:
+    """One life of the coordinator, with its logs."""
+    console = None
+    handler: logging.Handler = logging.StreamHandler()
+    if options.watch:
+        from rich.console import Console
+        from rich.logging import RichHandler
 
+        console = Console(stderr=True)
+        handler = RichHandler(console=console, show_path=False, show_level=False, show_time=False)
+    level = logging.INFO if options.verbose else logging.WARNING
+    with logging_to(handler, level=level, as_json=options.log_format == "json"):
+        return asyncio.run(_serve(options, sockets, attempt, console))
+
+
+async def _serve(
+    options: argparse.Namespace,
+    sockets: Sequence[socket.socket],
+    attempt: int,
+    console: Console | None,
+) -> int:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -168,20 +195,12 @@ async def _serve(
     address = f"{f'[{host}]' if ':' in host else host}:{bound}"
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(server.stop)
-        places = await stack.enter_async_context(_seeing_inside(server, options, host, address))
-        recorder = None
-        if options.record is not None:  # Not before the ports are ours: the file is written anew.
-            details: dict[str, object] = {
-                "semantics": options.semantics,
-                "recoverable": options.recoverable,
-                "heartbeat_timeout_s": options.heartbeat_timeout,
-            }
-            recorder = ServerRecorder(options.record, options.processes, details)
-        await server.start(recorder)
+        places = await stack.enter_async_context(_seeing_inside(server, options, console, address))
+        await server.start(_recorder(options))
         if attempt == 1:
             ready = f"ready address={address} incarnation={server.incarnation}"
             print(" ".join((ready, *places)), flush=True)
-        if host not in _LOOPBACK:
+        if not is_loopback(host):
             _log.warning(
                 "reachable from other machines: %s can join, stop or read the job at %s",
                 "whoever has a certificate of the CA" if options.mtls_ca_file else "anyone",
@@ -235,41 +254,45 @@ def _server(options: argparse.Namespace, sockets: Sequence[socket.socket]) -> Co
     return server
 
 
+def _recorder(options: argparse.Namespace) -> ServerRecorder | None:
+    """The recording, if one is asked for; its file is written anew."""
+    if options.record is None:
+        return None
+    from coord_sim.server.recorder import ServerRecorder
+
+    details: dict[str, object] = {
+        "semantics": options.semantics,
+        "recoverable": options.recoverable,
+        "heartbeat_timeout_s": options.heartbeat_timeout,
+    }
+    return ServerRecorder(options.record, options.processes, details)
+
+
 @contextlib.asynccontextmanager
 async def _seeing_inside(
-    server: CoordinationServer, options: argparse.Namespace, host: str, address: str
+    server: CoordinationServer,
+    options: argparse.Namespace,
+    console: Console | None,
+    address: str,
 ) -> AsyncIterator[list[str]]:
-    """Logs, metrics and the live table, as asked for; yields what the first line says of them."""
+    """Metrics and the live table, as asked for; yields what the first line says of them."""
     places = []
-    table = None
-    endpoint = None
-    handler: logging.Handler = logging.StreamHandler()
+    endpoint = table = None
     if options.metrics is not None:
-        require("prometheus_client", "server", "serve --metrics")
         from coord_sim.server.metrics import MetricsEndpoint
 
-        endpoint = MetricsEndpoint(server, host, options.metrics)
+        host, port = options.metrics
+        try:
+            endpoint = MetricsEndpoint(server, host, port)
+        except OSError as error:
+            raise CommandError(f"--metrics {host}:{port}: {error.strerror or error}") from error
+        if not is_loopback(host):
+            _log.warning("anyone who reaches %s:%d can read the metrics", host, endpoint.port)
         places.append(f"metrics={endpoint.port}")
-    if options.watch:
-        require("rich", "server", "serve --watch")
-        from rich.console import Console
-        from rich.logging import RichHandler
-
+    if console is not None:
         from coord_sim.cli.watch import Watcher
 
-        console = Console(stderr=True)
-        handler = RichHandler(console=console, show_path=False, show_level=False, show_time=False)
         table = Watcher(server, console, f"coordlab serve {address}")
-    if options.log_format == "json":
-        handler.setFormatter(_JsonFormatter())
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    # On a thread of its own: a log that is not read must not stop the service.
-    records: queue.Queue[logging.LogRecord] = queue.Queue(_LOG_RECORDS_MAX)
-    listener = logging.handlers.QueueListener(records, handler)
-    listener.start()
-    level = logging.INFO if options.verbose else logging.WARNING
-    logging.basicConfig(level=level, handlers=[_LossyHandler(records)])
     try:
         yield places
     finally:
@@ -277,49 +300,15 @@ async def _seeing_inside(
             await asyncio.to_thread(table.stop)
         if endpoint is not None:
             await asyncio.to_thread(endpoint.close)
-        with contextlib.suppress(queue.Full):
-            listener.enqueue_sentinel()
-        await asyncio.to_thread(_join, listener)
 
 
-def _join(listener: logging.handlers.QueueListener) -> None:
-    """Waits until the last lines are written, but not for ever."""
-    thread = listener._thread  # noqa: SLF001 - its own stop() has no time-out
-    if thread is not None:
-        thread.join(_LAST_LINES_S)
-
-
-class _LossyHandler(logging.handlers.QueueHandler):
-    """Drops what nobody reads."""
-
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Records stay in this process, so they stay as they are."""
-        return record
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        """Puts a record into the queue, if there is room."""
-        with contextlib.suppress(queue.Full):
-            self.queue.put_nowait(record)
-
-
-class _JsonFormatter(logging.Formatter):
-    """One object a line: time, level, message, and what the record names (task, round, ...)."""
-
-    _OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {
-        "message",
-        "asctime",
-        "taskName",
-    }
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        fields = {
-            name: value for name, value in vars(record).items() if name not in self._OF_EVERY_RECORD
-        }
-        line = {
-            "time_s": record.created,
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-            **fields,
-        }
-        return json.dumps(line, default=str)
+def _refuse_one_file_twice(options: argparse.Namespace) -> None:
+    """A recording is written anew: it must not be the state."""
+    if options.record is None or options.state is None:
+        return
+    record = Path(options.record).resolve()
+    state = Path(options.state).resolve()
+    if record in {state, *(state.with_name(f"{state.name}-{part}") for part in ("wal", "shm"))}:
+        raise CommandError(
+            f"--record {options.record} would overwrite the state; name another file"
+        )

@@ -7,22 +7,23 @@ to be answered, but no second chance to a refused connection.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import itertools
 import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from types import FrameType
 
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
+from jax_bridge.parent_death import end_with_parent
+
 _MEANT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals by which somebody wants it to end."""
 _TOO_SOON_S = 1.0
 _TOO_OFTEN = 5
+_BROKEN = 70
+"""Exit code of a coordinator that raised what nobody expected (EX_SOFTWARE)."""
 
 
 class Supervisor:
@@ -35,7 +36,7 @@ class Supervisor:
     def __init__(self, serve: Callable[[int], int]) -> None:
         self._serve = serve
         self._child = 0
-        self._is_ending = False
+        self._meant: int | None = None
 
     def run(self) -> int:
         """Supervises; returns the exit code of the last child.
@@ -43,16 +44,23 @@ class Supervisor:
         A child that exits by itself is not started again, nor is one that was killed within a second of
         its start for the fifth time in a row.
         """
+        # Signals wait while there is no child to pass them on to.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _MEANT)
         for number in _MEANT:
             signal.signal(number, self._forward)
         quick_deaths = 0
         for attempt in itertools.count(1):
             began_s = time.monotonic()
-            self._start(attempt)
+            self._child = self._start(attempt)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _MEANT)
+            os.waitid(os.P_PID, self._child, os.WEXITED | os.WNOWAIT)
+            signal.pthread_sigmask(signal.SIG_BLOCK, _MEANT)
             _, status = os.waitpid(self._child, 0)
             code = os.waitstatus_to_exitcode(status)
-            if code >= 0 or self._is_ending or -code in _MEANT:
-                return code if code >= 0 else 128 - code
+            if code >= 0:
+                return code
+            if self._meant is not None or -code in _MEANT:
+                return 128 - code
             quick_deaths = quick_deaths + 1 if time.monotonic() - began_s < _TOO_SOON_S else 0
             name = signal.Signals(-code).name
             if quick_deaths == _TOO_OFTEN:
@@ -65,28 +73,28 @@ class Supervisor:
             )
         raise AssertionError("attempts are endless")
 
-    def _start(self, attempt: int) -> None:
+    def _start(self, attempt: int) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        # Signals wait until there is a child to pass them on to.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _MEANT)
-        self._child = os.fork()
-        if self._child == 0:
-            code = 1
-            try:
-                for number in _MEANT:
-                    signal.signal(number, signal.SIG_DFL)
-                _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # None is left without a supervisor.
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, _MEANT)
-                if os.getppid() == parent and not self._is_ending:
-                    code = self._serve(attempt)
-            finally:
-                sys.stdout.flush()
-                os._exit(code)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _MEANT)
+        child = os.fork()
+        if child:
+            return child
+        code = _BROKEN
+        try:
+            for number in _MEANT:
+                signal.signal(number, signal.SIG_DFL)
+            end_with_parent(signal.SIGTERM)  # None is left without a supervisor.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _MEANT)
+            if os.getppid() == parent:
+                code = self._serve(attempt)
+        except BaseException:  # noqa: BLE001 - whatever it is, this process ends here
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
     def _forward(self, number: int, _: FrameType | None) -> None:
-        self._is_ending = True
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._child, number)
+        self._meant = number
+        os.kill(self._child, number)

@@ -85,7 +85,8 @@ def picture(survey: Survey, answers: dict[tuple[str, Code], int], title: str) ->
             Text(", ".join(places)),
             Text("" if task.error is None else str(task.error).partition("\n")[0]),
         )
-    return Group(tasks, *map(Text, _lines(survey, answers)))
+    # The lines come first: a terminal that is too low cuts off the end.
+    return Group(*map(Text, _lines(survey, answers)), tasks)
 
 
 def _lines(survey: Survey, answers: dict[tuple[str, Code], int]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import logging
 import os
 import shutil
@@ -21,6 +20,7 @@ from coord_sim.cli.errors import CommandError
 from coord_sim.cli.extras import require
 from coord_sim.cli.substitute_services import Services
 from coord_sim.core.semantics import SHIPPED
+from jax_bridge.parent_death import end_with_parent
 from jax_bridge.substitute.environment import substituting
 
 EXAMPLES = """\
@@ -56,8 +56,6 @@ They come from the kernel; what a process sends has a code of at most 0 (sigacti
 """
 
 _SIGNAL_BASE = 128
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -84,7 +82,8 @@ def run(options: argparse.Namespace) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         options.usage_error("a command is needed, after `--`")
-    require("grpc", "server", "wrap")
+    require("google.protobuf", "server", "wrap")
+    require("hpack", "server", "wrap")
     if options.record is not None and not options.record.absolute().parent.is_dir():
         raise CommandError(f"--record {options.record}: there is no such folder")
     if options.verbose:
@@ -99,7 +98,6 @@ def run(options: argparse.Namespace) -> int:
         environment = substituting(os.environ, socket_path)
         signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
         running = _start(command, environment, mask)
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # Its errors come to us, and in one line.
         services = Services(options.semantics, options.record)
         thread = _ServiceThread(services, listener)
         thread.start()
@@ -121,15 +119,15 @@ def run(options: argparse.Namespace) -> int:
 def _start(
     command: list[str], environment: dict[str, str], mask: set[int | signal.Signals]
 ) -> subprocess.Popen[bytes]:
-    """Starts the command, before there are threads and gRPC, which do not like forks."""
+    """Starts the command, before there are threads, which do not like forks."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # If ignored, ends of children would be, too.
 
     def prepare() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # It cannot go on without its service.
+        end_with_parent(signal.SIGTERM)  # It cannot go on without its service.
 
     try:
-        return subprocess.Popen(command, env=environment, preexec_fn=prepare)  # noqa: PLW1509
+        return subprocess.Popen(command, env=environment, preexec_fn=prepare)  # noqa: PLW1509 - there are no threads yet
     except OSError as error:
         raise CommandError(f"cannot run {command[0]}: {error.strerror}") from None
 

@@ -69,9 +69,8 @@ _GRACE_S = 5.0
 """What the real client adds to the time-outs of its registration and of its leaving."""
 _OUTAGE_PAUSE_S = 0.2
 _TLS_PROBE_PAUSE_S = 0.2
-_SAFE_TO_REPEAT = (
-    GetKeyValue | TryGetKeyValue | GetKeyValueDir | DeleteKeyValue | WatchTasks | Barrier
-)
+_SAFE_TO_REPEAT = GetKeyValue | TryGetKeyValue | GetKeyValueDir | WatchTasks | Barrier
+"""Calls that change nothing, or nothing twice. A repeated write could undo somebody else's."""
 _ENDED_BY_SHUTDOWN = GetKeyValue | Barrier
 
 _A = TypeVar("_A", bound=Answer)
@@ -175,14 +174,27 @@ class DistributedRuntimeClient:
                 self._cut(call)
         for task in self._own:
             task.cancel()
-        try:
-            await self._send(request, timeout_s=self._shutdown_timeout + _GRACE_S)
-        except ServiceError as error:
-            self._fail(error)
-            raise
+        await self._send_shutdown(request)
         self._former = self._machine.caller
         self._machine = self._new_machine()  # It may connect again, in the same incarnation.
         self._connecting = None
+
+    async def _send_shutdown(self, request: ShutdownTask) -> None:
+        give_up_s = time.monotonic() + self._outage_timeout
+        is_repeated = False
+        while True:
+            try:
+                await self._send(request, timeout_s=self._shutdown_timeout + _GRACE_S)
+            except ServiceError as error:
+                if _is_lost(error.status) and time.monotonic() < give_up_s:
+                    is_repeated = True
+                    await asyncio.sleep(_OUTAGE_PAUSE_S)
+                    continue
+                if is_repeated and error.status.code is Code.FAILED_PRECONDITION:
+                    return  # The lost call had been served.
+                self._fail(error)
+                raise
+            return
 
     async def close(self) -> None:
         """Ends all calls and the connection, without a word to the service."""
@@ -341,11 +353,9 @@ class DistributedRuntimeClient:
             try:
                 return await self._send(request, timeout_s=left_s)
             except ServiceError as error:
-                status = error.status
-                is_lost = status.code is Code.UNAVAILABLE and status.service_error is None
-                overwrites = isinstance(request, InsertKeyValue) and request.allow_overwrite
-                is_safe = isinstance(request, _SAFE_TO_REPEAT) or overwrites
-                if self._outage_timeout == 0 or not is_lost or not is_safe or self._fatal:
+                is_safe = isinstance(request, _SAFE_TO_REPEAT)
+                is_over = self._outage_timeout == 0 or self._fatal is not None
+                if is_over or not is_safe or not _is_lost(error.status):
                     raise
             await asyncio.sleep(_OUTAGE_PAUSE_S)
 
@@ -364,7 +374,9 @@ class DistributedRuntimeClient:
         """One attempt of one RPC."""
         method = client_method(request)
         stub = await self._stub(method.name, method.response_type)
-        waits = self._outage_timeout > 0 or isinstance(request, RegisterTask)
+        # Heartbeats must not wait for a connection: they tell how long an outage lasts.
+        waits = self._outage_timeout > 0 and not isinstance(request, Heartbeat)
+        waits = waits or isinstance(request, RegisterTask)
         call = stub(
             method.to_wire(request),
             timeout=timeout_s,
@@ -456,7 +468,10 @@ class DistributedRuntimeClient:
             timeout_s = self._heartbeat_timeout / 2
         elif isinstance(request, RegisterTask):
             timeout_s = self._init_timeout + _GRACE_S
-        answer = await self._exchange(request, timeout_s)
+        try:
+            answer = await self._exchange(request, timeout_s)
+        except ServiceError:
+            return  # The client has ended, and its program was told.
         self._carry_out(self._machine.receive(call, answer, time.monotonic_ns()))
 
     async def _look_for_tls(self) -> None:
@@ -511,8 +526,14 @@ def _tasks(process_ids: Iterable[int]) -> tuple[TaskId, ...]:
     return tuple(map(TaskId, process_ids))
 
 
+def _is_lost(status: Status) -> bool:
+    """Whether a call may or may not have reached the service."""
+    return status.code is Code.UNAVAILABLE and status.service_error is None
+
+
 def _expect(kind: type[_A], answer: Answer) -> _A:
-    assert isinstance(answer, kind), f"{kind.__name__} expected, found {answer!r}"
+    if not isinstance(answer, kind):
+        raise _local(Code.INTERNAL, f"{kind.__name__} expected, found {answer!r}")
     return answer
 
 

@@ -19,7 +19,7 @@ class DistributedRuntimeClient:
     """A client of one task, for programs without an event loop. Its methods may be called by any thread.
 
     Arguments and errors are those of `coord_sim.client.aio.DistributedRuntimeClient`. `on_fatal` is
-    called on the client's own thread.
+    called on the client's own thread, and may not call the client.
     """
 
     def __init__(
@@ -141,7 +141,9 @@ class DistributedRuntimeClient:
         return self._run(self._client.watch_tasks(version))
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        if self._is_closed:
+        if self._is_closed or threading.current_thread() is self._thread:
             work.close()
-            raise RuntimeError("the client is closed")
+            raise RuntimeError(
+                "the client is closed" if self._is_closed else "on_fatal may not call the client"
+            )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -157,11 +157,6 @@ class Barriers:
         """The instances that wait for somebody."""
         return list(self._open.values())
 
-    def is_over(self, barrier_id: str) -> bool:
-        """Whether the latest instance of an id has ended."""
-        barrier = self._barriers.get(barrier_id)
-        return barrier is not None and barrier.is_over
-
     def waiting_calls(self) -> list[CallId]:
         """The calls that wait at barriers."""
         return [arrival.call for b in self._barriers.values() for arrival in b.waiting.values()]

@@ -193,6 +193,8 @@ class CoordinationClient:
             return []  # Forgiven, and then the client never polls again.
         if self._is_borne(answer, now_ns):
             self._poll_ns = now_ns + _OUTAGE_PAUSE_NS
+            if self._heartbeat is None:
+                self._beat_ns = now_ns  # Its answer says that the outage is over.
             return []
         return [Fatal(answer)]
 

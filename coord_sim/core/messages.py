@@ -1,6 +1,6 @@
 """Requests and replies: one frozen dataclass per message of `xla.coordination.CoordinationService`.
 
-Field names follow the wire (docs/../proto/coordination_service.proto) where a program sees them.
+Field names follow the wire (proto/coordination_service.proto) where a program sees them.
 `caller` stands for the wire's `incarnations` message: who the client says it is and whom it thinks it
 talks to.
 """

@@ -1,7 +1,7 @@
 """How a status is quoted inside the message of another one (design note, section 1.2).
 
 `CODE: text [key='bytes'] ...`: the payloads are shown as they are on the wire, so this file knows the
-encoding of the three messages (docs/../proto/coordination_service.proto), and nothing else of protobuf.
+encoding of the three messages (proto/coordination_service.proto), and nothing else of protobuf.
 """
 
 from __future__ import annotations

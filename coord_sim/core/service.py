@@ -57,6 +57,8 @@ from coord_sim.core.survey import OpenBarrier, Survey, TaskSurvey
 TICK_NS = seconds(1.0)
 """The service looks for stale heartbeats and overdue barriers once a second (section 4)."""
 
+TASKS_MAX = 100_000
+"""More are a mistake: each costs memory before it ever registers."""
 _NAMED_STALE_MAX = 3
 
 
@@ -89,6 +91,8 @@ class ServiceConfig:
     def __post_init__(self) -> None:
         if self.tasks < 1:
             raise ValueError(f"a job has at least 1 task, found {self.tasks}")
+        if self.tasks > TASKS_MAX:
+            raise ValueError(f"a job has at most {TASKS_MAX} tasks, found {self.tasks}")
         if self.heartbeat_timeout_ns <= 0:
             raise ValueError("the heartbeat time-out must be positive")
         if self.dismisses_polls and not self.recoverable:

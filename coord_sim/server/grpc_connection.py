@@ -21,7 +21,7 @@ from coord_sim.server.http2 import Connection, Stream, literal
 
 _log = logging.getLogger(__name__)
 
-MESSAGE_BYTES_MAX = 1 << 30
+MESSAGE_BYTES_MAX = 900 << 20
 """The largest request, compressed or not, and the most that a connection may have in unfinished ones."""
 CALLS_MAX = 4096
 """Calls of one connection that may be unanswered; more fail with RESOURCE_EXHAUSTED."""

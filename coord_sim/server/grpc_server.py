@@ -16,7 +16,7 @@ import google.protobuf.message
 
 from coord_sim.core.effects import BarrierEnded, Effect, Remember, Reply, RoundEnded, StateChanged
 from coord_sim.core.identifiers import INCARNATION_BITS, NS_PER_S, CallId, Incarnation
-from coord_sim.core.messages import Answer
+from coord_sim.core.messages import AliveTasks, Answer, TaskState
 from coord_sim.core.records import Record
 from coord_sim.core.service import CoordinationService, ServiceConfig
 from coord_sim.core.status import Code, Status
@@ -74,7 +74,7 @@ class CoordinationServer:
         self._all_closed = asyncio.Event()
         self._waiting: dict[CallId, tuple[Stream, wire.Method]] = {}
         self._calls = 0
-        self._latest: tuple[Answer | None, bytes] = (None, b"")
+        self._latest: tuple[AliveTasks | None, bytes] = (None, b"")
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
         self._unwritten: list[Record] = []
@@ -147,6 +147,10 @@ class CoordinationServer:
         """
         assert self._sockets, "bind() comes first"
         self._recorder = recorder
+        if recorder is not None:
+            for task in self.survey().tasks:
+                if task.state is TaskState.CONNECTED:
+                    recorder.resume(task.task, task.incarnation)
         loop = asyncio.get_running_loop()
         accept: Callable[[], asyncio.BaseProtocol]
         accept = self._connection if self._tls is None else self._acceptor
@@ -259,6 +263,8 @@ class CoordinationServer:
 
     def _release(self) -> None:
         """Writes what must be remembered, then sends the replies that waited for that."""
+        if self.failed.is_set():
+            return
         if self._unwritten and self._state is not None:
             try:
                 self._state.write(self._unwritten)
@@ -289,9 +295,14 @@ class CoordinationServer:
             )
         else:
             self.answers[method.name, Code.OK] += 1
-            if answer is not self._latest[0]:  # All callers of one round get one object.
-                self._latest = (answer, method.to_wire(answer).SerializeToString())
-            connection.reply(stream, self._latest[1])
+            connection.reply(stream, self._encoded(method, answer))
+
+    def _encoded(self, method: wire.Method, answer: Answer) -> bytes:
+        if not isinstance(answer, AliveTasks):
+            return bytes(method.to_wire(answer).SerializeToString())
+        if answer is not self._latest[0]:  # All callers of one round get one object.
+            self._latest = (answer, method.to_wire(answer).SerializeToString())
+        return self._latest[1]
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -300,8 +311,10 @@ class CoordinationServer:
         self._timer = asyncio.get_running_loop().call_later(max(delay_s, 0.0), self._wake)
 
     def _wake(self) -> None:
-        self._carry_out(self._core.advance(time.monotonic_ns()))
-        self._arm()
+        try:
+            self._carry_out(self._core.advance(time.monotonic_ns()))
+        finally:
+            self._arm()  # Whatever went wrong with one reply, the service's clock goes on.
 
 
 def _tell(effect: StateChanged | RoundEnded | BarrierEnded) -> None:
@@ -319,6 +332,7 @@ def _tell(effect: StateChanged | RoundEnded | BarrierEnded) -> None:
                     "task": task,
                     "incarnation": incarnation,
                     "state": state.name,
+                    "code": None if reason is None else reason.code.name,
                 },
             )
         case RoundEnded(number, tasks, answer):
@@ -327,7 +341,12 @@ def _tell(effect: StateChanged | RoundEnded | BarrierEnded) -> None:
                 number,
                 sorted(tasks),
                 ", ".join(f"{task} (incarnation {inc})" for task, inc in answer.alive) or "nobody",
-                extra={"event": "round", "round": number, "live": dict(answer.alive)},
+                extra={
+                    "event": "round",
+                    "round": number,
+                    "tasks": sorted(tasks),
+                    "live": dict(answer.alive),
+                },
             )
         case BarrierEnded(barrier_id, counter, result):
             _log.info(
@@ -335,5 +354,10 @@ def _tell(effect: StateChanged | RoundEnded | BarrierEnded) -> None:
                 barrier_id,
                 counter,
                 "passed" if result is None else f"failed: {result}",
-                extra={"event": "barrier", "barrier": barrier_id, "counter": counter},
+                extra={
+                    "event": "barrier",
+                    "barrier": barrier_id,
+                    "counter": counter,
+                    "code": "OK" if result is None else result.code.name,
+                },
             )

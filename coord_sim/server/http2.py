@@ -562,7 +562,16 @@ class Connection(asyncio.Protocol):
             block = self._table_update + block
             self._table_update = b""
         size = len(block)
+        if size > self._frame_max:
+            return self._long_block(block, flags, id_)
         return _FRAME_HEAD.pack(size >> 8, size & 0xFF, HEADERS, flags, id_) + block
+
+    def _long_block(self, block: bytes, flags: int, id_: int) -> bytes:
+        """A header block in several frames, such as a long barrier id in an error makes it."""
+        pieces = [block[at : at + self._frame_max] for at in range(0, len(block), self._frame_max)]
+        frames = [frame(HEADERS, flags & ~END_HEADERS, id_, pieces[0])]
+        frames += [frame(CONTINUATION, 0, id_, piece) for piece in pieces[1:-1]]
+        return b"".join((*frames, frame(CONTINUATION, END_HEADERS, id_, pieces[-1])))
 
     def _end(self, stream: Stream, trailers: bytes) -> None:
         self._out.append(self._headers_frame(trailers, END_HEADERS | END_STREAM, stream.id))

@@ -26,12 +26,16 @@ def listen(host: str, port: int) -> list[socket.socket]:
     """
     bare = host.strip("[]")
     shown = f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
+    if not bare:
+        raise PortUnavailable("cannot bind an empty host; 0.0.0.0 or :: is every interface")
     sockets: list[socket.socket] = []
     try:
         found = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in dict.fromkeys(found):
             sockets.append(_listen(family, (address[0], port, *address[2:])))
             port = sockets[0].getsockname()[1]
+    except socket.gaierror as error:
+        raise PortUnavailable(f"cannot bind {shown}: {error.strerror}") from error
     except (OSError, OverflowError) as error:
         for each in sockets:
             each.close()

@@ -120,6 +120,9 @@ def _metrics(
     yield GaugeMetricFamily(
         "coordlab_waiting_gets", "Calls that wait for a key.", survey.waiting_gets
     )
+    yield GaugeMetricFamily(
+        "coordlab_waiting_polls", "Error polls that wait.", survey.waiting_polls
+    )
     calls = CounterMetricFamily(
         "coordlab_calls", "Calls answered, by method and code.", labels=["method", "code"]
     )

@@ -57,6 +57,10 @@ class ServerRecorder:
         )
         self._writer = HistoryWriter(self._write, header)
 
+    def resume(self, task: TaskId, incarnation: Incarnation) -> None:
+        """A task was in the job before this recording began."""
+        self._started(RegisterTask(task=task, incarnation=incarnation), time.monotonic_ns())
+
     def request(self, call: CallId, request: Request) -> None:
         """A request has arrived."""
         if self._descriptor is None:

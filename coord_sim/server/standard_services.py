@@ -34,12 +34,11 @@ def rpcs() -> Mapping[bytes, Rpc]:
             return
         for response in servicer.ServerReflectionInfo(iter((request,)), None):
             connection.send_message(
-                stream, response.SerializeToString(), is_first=stream.call is None
+                stream, response.SerializeToString(), is_first=not stream.is_begun
             )
-            stream.call = servicer  # Anything: the answer has begun.
 
     def end_reflection(stream: Stream) -> None:
-        _connection(stream).finish(stream, is_first=stream.call is None)
+        _connection(stream).finish(stream, is_first=not stream.is_begun)
 
     return {
         f"/{HEALTH}/Check".encode(): Rpc(_check),

@@ -46,8 +46,13 @@ class StateFile:
     """
 
     def __init__(self, path: str | Path, config: ServiceConfig) -> None:
+        if not str(path):
+            raise UnusableState("a state file needs a name")
+        path = Path(path).absolute()  # SQLite has names that mean no file.
+        if not path.parent.is_dir():
+            raise UnusableState(f"{path}: there is no such folder")
         self._path = path
-        self.is_new = not Path(path).exists()
+        self.is_new = not path.exists()
         try:
             self._database = sqlite3.connect(path, isolation_level=None)
             # No other process may write, or even read: two coordinators of one job would split it.
@@ -63,6 +68,8 @@ class StateFile:
                 raise
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
+            if hasattr(self, "_database"):
+                self._database.close()
             raise UnusableState(_problem(path, error)) from error
 
     def load(self) -> list[Record]:
@@ -117,6 +124,8 @@ class StateFile:
         row = self._database.execute(
             "SELECT incarnation, tasks, recoverable, semantics FROM service"
         ).fetchone()
+        if row is None:
+            raise UnusableState(f"{self._path} says of no job; start with a new file")
         incarnation, *found = row
         wanted = [config.tasks, int(config.recoverable), config.semantics.name]
         for name, is_, was in zip(

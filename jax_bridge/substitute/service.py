@@ -73,7 +73,7 @@ def _converted(name: str, type_name: str, value: Any) -> Any:
         raise TypeError(f"{name} must be a {type_name}, found {value!r}")
     # Who reads the file may have another working directory.
     if isinstance(value, str) and value and name.endswith("_file"):
-        return os.path.abspath(value)  # noqa: PTH100
+        return os.path.abspath(value)  # noqa: PTH100 - pathlib is slow to import, and every wrapped Python has this file
     return value
 
 

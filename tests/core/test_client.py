@@ -94,15 +94,18 @@ def test_a_heartbeat_over_a_broken_connection_is_sent_four_times() -> None:
 def test_a_client_that_bears_outages_beats_and_polls_again() -> None:
     client, poll = connected(outage_s=5)
     assert client.receive(poll, BROKEN, seconds(0.5)) == []
+    at_once = beat(client, seconds(0.5))  # Its answer says that the outage is over.
+    client.receive(at_once, HeartbeatAccepted(service_incarnation=SERVICE), seconds(0.6))
     (again,) = client.advance(seconds(0.7))
     assert isinstance(again, Send)
     assert isinstance(again.request, PollForError)
-    now_ns = seconds(1)
+    now_ns = seconds(1.5)
     for _ in range(4):
         client.receive(beat(client, now_ns), BROKEN, now_ns)
         now_ns += seconds(0.001)
     client.receive(beat(client, seconds(2)), HeartbeatAccepted(service_incarnation=SERVICE), 2)
     assert client.receive(again.call, BROKEN, seconds(4)) == []
+    client.receive(beat(client, seconds(4)), BROKEN, seconds(4))
     (third,) = client.advance(seconds(4.2))
     assert isinstance(third, Send)
     assert client.receive(third.call, BROKEN, seconds(9.5)) == [Fatal(BROKEN)]

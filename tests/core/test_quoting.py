@@ -33,3 +33,21 @@ def test_every_payload_can_be_shown() -> None:
     )
     bare = Status(code=Code.CANCELLED, message="text", service_error=None)
     assert quoted(bare) == "CANCELLED: text"
+
+
+def test_what_is_shown_is_what_is_on_the_wire() -> None:
+    from coord_sim.wire._generated import coordination_service_pb2 as pb
+    from coord_sim.wire.server_methods import status_payloads
+
+    status = Status(
+        code=Code.INTERNAL,
+        message="",
+        service_error=ServiceError(reported=True, source_task=TaskId(70_000)),
+        barrier_error=BarrierError("id of a barrier", 129),
+        wrong_service=WrongService(Incarnation(2**64 - 2)),
+    )
+    shown = quoted(status)
+    for key, value in pb.StatusPayloads.FromString(status_payloads(status)).payloads.items():
+        (text,) = (part for part in shown.split(" [") if part.startswith(key))
+        escaped = text.removeprefix(f"{key}='").removesuffix("]").removesuffix("'")
+        assert escaped.encode().decode("unicode_escape").encode("latin-1") == value

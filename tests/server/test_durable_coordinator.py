@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from checker import Valid, check, read
+from checker.history import Start
+from coord_sim import client as blocking
 from coord_sim.client.aio import DistributedRuntimeClient
 from coord_sim.core.identifiers import Incarnation, TaskId
 from coord_sim.core.messages import TaskState
@@ -209,7 +212,11 @@ def test_no_acknowledged_key_is_lost_however_often_it_is_killed(coordinator: Coo
             nonlocal acknowledged
             while True:
                 number = acknowledged + 1
-                await a.key_value_set("count", str(number), allow_overwrite=True)
+                try:
+                    await a.key_value_set("count", str(number), allow_overwrite=True)
+                except ServiceError as error:  # Whether it had an effect is not known.
+                    assert error.status.code is Code.UNAVAILABLE  # noqa: PT017
+                    continue
                 acknowledged = number
 
         writer = asyncio.ensure_future(write())
@@ -276,6 +283,73 @@ def test_jaxlibs_client_lives_through_a_restart_under_a_supervisor(tmp_path: Pat
     assert coordinator.end() == 0
 
 
+def test_a_recording_goes_on_with_the_coordinator(tmp_path: Path) -> None:
+    """Clients do not register again, so the second recording must know who is in the job."""
+    record = tmp_path / "run.jsonl"
+    options = ("--supervise", "--semantics", "published", "--record", str(record))
+    coordinator = Coordinator(tmp_path, *options, tasks=1)
+    with blocking.DistributedRuntimeClient(coordinator.address, 0, outage_timeout=60) as client:
+        client.connect()
+        client.get_live_nodes([0])
+        supervisor = coordinator.process.pid
+        children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        assert client.watch_tasks(-1).tasks[0].incarnation == client.incarnation
+        client.get_live_nodes([0])
+    coordinator.process.terminate()
+    assert coordinator.end() == 0
+    for path in (record, tmp_path / "run-2.jsonl"):
+        history = read(path)
+        (start,) = (event for event in history.events if isinstance(event, Start))
+        assert start.incarnation == client.incarnation
+        assert isinstance(check(history), Valid)
+
+
+def test_a_client_may_leave_while_the_coordinator_is_down(coordinator: Coordinator) -> None:
+    async def run() -> None:
+        a, b = (
+            DistributedRuntimeClient(
+                coordinator.address, task, heartbeat_timeout=60, outage_timeout=120
+            )
+            for task in (0, 1)
+        )
+        await asyncio.gather(a.connect(), b.connect())
+        coordinator.kill()
+        leaving = asyncio.ensure_future(a.shutdown())
+        await asyncio.to_thread(coordinator.start)
+        await leaving
+        states = [task.state for task in (await b.watch_tasks()).tasks]
+        assert states == [TaskState.DISCONNECTED, TaskState.CONNECTED]
+        for client in (a, b):
+            await client.close()
+
+    asyncio.run(run())
+
+
+def test_an_outage_that_lasts_too_long_ends_our_client(coordinator: Coordinator) -> None:
+    async def run() -> None:
+        a, b = (
+            DistributedRuntimeClient(
+                coordinator.address, task, heartbeat_timeout=100, outage_timeout=1
+            )
+            for task in (0, 1)
+        )
+        await asyncio.gather(a.connect(), b.connect())
+        for _ in range(2):  # Two short outages are not one long one.
+            coordinator.kill()
+            await asyncio.to_thread(coordinator.start)
+        coordinator.kill()
+        began_s = time.monotonic()
+        with pytest.raises(ServiceError, match="UNAVAILABLE"):
+            await a.blocking_key_value_get("none", 60_000)
+        assert time.monotonic() - began_s < 20
+        for client in (a, b):
+            await client.close()
+        await asyncio.to_thread(coordinator.start)
+
+    asyncio.run(run())
+
+
 def test_a_supervised_coordinator_that_is_told_to_end_does(tmp_path: Path) -> None:
     coordinator = Coordinator(tmp_path, "--supervise", tasks=1)
     coordinator.process.send_signal(signal.SIGINT)
@@ -287,7 +361,11 @@ def test_a_supervised_coordinator_that_is_told_to_end_does(tmp_path: Path) -> No
     ("options", "text"),
     [
         (["--supervise"], "--supervise needs --state"),
-        (["--state", "/nowhere/state"], "unable to open database file"),
+        (["--state", "/nowhere/state"], "there is no such folder"),
+        (["--state", ""], "a state file needs a name"),
+        (["--state", "a", "--record", "./a-wal"], "would overwrite the state"),
+        (["--host", ""], "0.0.0.0 or :: is every interface"),
+        (["--processes", "99999999"], "at most 100000 processes"),
         (["--mtls-cert-file", "cert.pem"], "missing: key, CA"),
         (["--metrics", "70000"], "a port is a number from 0 to 65535"),
         (["--watch"], "--watch needs a terminal"),

@@ -177,6 +177,24 @@ def test_messages_beyond_grpcs_usual_limit_pass_both_ways_compressed_or_not() ->
     serving(body)
 
 
+@pytest.mark.parametrize("size", [20_000, 13_000_000])
+def test_an_error_that_is_too_long_for_a_header_harms_nobody_else(size: int) -> None:
+    """A barrier's id is in the payload of its errors, and a payload is in a header."""
+
+    async def body(server: CoordinationServer, caller: Caller) -> None:
+        request = pb.BarrierRequest(barrier_id="b" * size, barrier_timeout_in_ms=1)
+        late = asyncio.ensure_future(caller("Barrier", request))
+        ticking = asyncio.ensure_future(
+            caller("Barrier", pb.BarrierRequest(barrier_id="short", barrier_timeout_in_ms=1500))
+        )
+        for call in (late, ticking):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await call
+        assert "short" in str(ticking.exception())
+
+    serving(body, tasks=2)
+
+
 def test_stopping_leaves_no_client_hanging() -> None:
     async def body(server: CoordinationServer, caller: Caller) -> list[grpc.StatusCode]:
         waiting = [
