@@ -82,5 +82,13 @@ BEYOND = """\
 - **Order.** Where jaxlib goes through tasks in the order of a hash table (deaths of one tick,
   leaving together, which two of several missing tasks a message names), ours goes in ascending
   order.
+- **JAX's own tests** are not in this repository. `tests/multiprocess/key_value_store_test.py` and
+  `wait_barrier_test.py`, run by hand with four processes through `jax._src.test_multiprocess` under
+  `coordlab wrap`, pass on 0.10.2 (with JAX's tag) and 0.12.0.1 (with JAX's main of 0.11.1), as do those
+  of `multihost_utils`, `all_gather`, `all_to_all`, `thread_guard`, `socket_transfer` and others. `pgle`
+  and `tpu_device` fail with either service. What the first two check, scenarios 16, 17, 26, 28, b1, k1
+  and k2 check too.
+- **Our client's rules** of registration, heartbeats and death (41, 42, 49) are not compared here:
+  it ends itself where jaxlib's ends the process. `tests/core/test_client.py` has them.
 """
 """What the catalogue cannot show side by side."""
