@@ -86,6 +86,8 @@ def run(options: argparse.Namespace) -> int:
     require("hpack", "server", "wrap")
     if options.record is not None and not options.record.absolute().parent.is_dir():
         raise CommandError(f"--record {options.record}: there is no such folder")
+    if options.record is not None and options.record.is_dir():
+        raise CommandError(f"--record {options.record} is a folder; name a file in it")
     if options.verbose:
         logging.basicConfig(level=logging.INFO, format="coordlab: %(asctime)s %(message)s")
     folder = Path(tempfile.mkdtemp(prefix="coordlab-"))

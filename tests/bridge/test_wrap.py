@@ -417,6 +417,7 @@ def test_signals_are_passed_on_once(tmp_path: Path) -> None:
         (("--",), 2, "a command is needed"),
         (("--", "no-such-command"), 2, "cannot run no-such-command: No such file or directory"),
         (("--record", "no/such/folder.jsonl", "--", "true"), 2, "there is no such folder"),
+        (("--record", ".", "--", "true"), 2, "is a folder"),
         (("sh", "-c", "kill -9 $$"), 137, "nobody asked"),
     ],
 )
