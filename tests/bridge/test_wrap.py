@@ -180,7 +180,7 @@ else:
     assert zero.returncode == 0
     try:
         socket.create_connection(("127.0.0.1", int(port)))
-    except ConnectionRefusedError:
+    except ConnectionError:
         print("no longer served")
 """
 
@@ -209,7 +209,7 @@ address = f"127.0.0.1:{port}"
 def served():
     try:
         socket.create_connection(("127.0.0.1", port)).close()
-    except ConnectionRefusedError:
+    except ConnectionError:
         return False
     return True
 

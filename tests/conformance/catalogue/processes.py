@@ -36,29 +36,27 @@ async def stall(job: Job) -> None:
     service.signal(signal.SIGCONT)
     await asyncio.sleep(1.2)
     seen = (await tasks[0].watch().outcome()).answer["tasks"]
-    states = {task.state for task in seen.values()}
-    assert states in ({"CONNECTED"}, {"ERROR"}), states
-    dead = states == {"ERROR"}
+    dead = {str(id_) for id_, task in seen.items() if task.state == "ERROR"}
+    assert {task.state for task in seen.values()} <= {"CONNECTED", "ERROR"}
     for poll in polls:
         if dead and not job.options.recoverable:
             told = await poll.outcome()
             assert told.code is Code.UNAVAILABLE
-            assert "0" in told.message
-            assert "1" in told.message
+            assert dead == {line for line in told.message.splitlines() if line.isdigit()}
         else:
             assert await poll.pending()
-    job.note("after the stall", "all dead and told, or all alive: a race")
+    job.note("after the stall", "dead and told, or alive: each task's heartbeat races for itself")
 
 
 @scenario("47", tasks=2, hb=2, process=True)
 async def a_stalled_service_may_blame_its_tasks(job: Job) -> None:
-    """A service that was stopped declares all its tasks dead, or none."""
+    """A service that was stopped declares its tasks dead, or not: a race of each heartbeat."""
     await stall(job)
 
 
 @scenario("47r", tasks=2, hb=2, recoverable=True, process=True)
 async def a_stalled_recoverable_service_may_blame_its_tasks(job: Job) -> None:
-    """With recoverability a service that was stopped declares all dead, or none, and tells nobody."""
+    """With recoverability a service that was stopped may do so too, and tells nobody."""
     await stall(job)
 
 
