@@ -215,13 +215,9 @@ async def _serve(
     return 0
 
 
-def _server(options: argparse.Namespace, sockets: Sequence[socket.socket]) -> CoordinationServer:
-    """The server that the options describe, on sockets that listen."""
-    from coord_sim.server.grpc_server import CoordinationServer
-    from coord_sim.server.state_file import StateFile, UnusableState
-    from coord_sim.tls import PeerFiles, TlsError
-
-    config = ServiceConfig(
+def _config(options: argparse.Namespace) -> ServiceConfig:
+    """The service that the options describe."""
+    return ServiceConfig(
         tasks=options.processes,
         recoverable=options.recoverable,
         heartbeat_timeout_ns=seconds(options.heartbeat_timeout),
@@ -231,6 +227,15 @@ def _server(options: argparse.Namespace, sockets: Sequence[socket.socket]) -> Co
         durable=options.state is not None,
         dismisses_polls=options.state is not None and options.recoverable,
     )
+
+
+def _server(options: argparse.Namespace, sockets: Sequence[socket.socket]) -> CoordinationServer:
+    """The server that the options describe, on sockets that listen."""
+    from coord_sim.server.grpc_server import CoordinationServer
+    from coord_sim.server.state_file import StateFile, UnusableState
+    from coord_sim.tls import PeerFiles, TlsError
+
+    config = _config(options)
     try:
         files = PeerFiles.given(
             options.mtls_cert_file,
@@ -258,14 +263,9 @@ def _recorder(options: argparse.Namespace) -> ServerRecorder | None:
     """The recording, if one is asked for; its file is written anew."""
     if options.record is None:
         return None
-    from coord_sim.server.recorder import ServerRecorder
+    from coord_sim.server.recorder import ServerRecorder, details_of
 
-    details: dict[str, object] = {
-        "semantics": options.semantics,
-        "recoverable": options.recoverable,
-        "heartbeat_timeout_s": options.heartbeat_timeout,
-    }
-    return ServerRecorder(options.record, options.processes, details)
+    return ServerRecorder(options.record, options.processes, details_of(_config(options)))
 
 
 @contextlib.asynccontextmanager

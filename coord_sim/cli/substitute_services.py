@@ -128,7 +128,7 @@ class Services:
         from coord_sim.core.service import ServiceConfig
         from coord_sim.server.grpc_server import CoordinationServer
         from coord_sim.server.listening import PortUnavailable
-        from coord_sim.server.recorder import ServerRecorder
+        from coord_sim.server.recorder import ServerRecorder, details_of
         from coord_sim.tls import PeerFiles, TlsError
 
         options = dict(request.options)
@@ -163,13 +163,8 @@ class Services:
         recorder = None
         if self._record is not None:
             path = recording_path(self._record, self._started + 1)
-            details: dict[str, object] = {
-                "semantics": self._semantics,
-                "recoverable": recoverable,
-                "heartbeat_timeout_s": config.heartbeat_timeout_ns / seconds(1.0),
-            }
             try:
-                recorder = ServerRecorder(path, request.processes, details)
+                recorder = ServerRecorder(path, request.processes, details_of(config))
             except OSError as error:
                 await server.stop()  # It holds the port.
                 raise _Refused(f"INTERNAL: cannot record to {path}: {error.strerror}") from None

@@ -113,7 +113,6 @@ class Barrier:
     waiting: dict[TaskId, Arrival] = field(default_factory=dict)
     passed_by: dict[TaskId, Incarnation] = field(default_factory=dict)
     passed_counter: int = -1
-    is_open: bool = False
 
     @property
     def name(self) -> str:
@@ -180,7 +179,8 @@ class Barriers:
         if self._has_passed(barrier, arrival):
             return [Told(arrival, None, arrival.counter)]
         counter = arrival.counter
-        unused = not barrier.id and not barrier.is_open and not barrier.is_over
+        is_open = barrier.key in self._open
+        unused = not barrier.id and not is_open and not barrier.is_over
         opens = (unused and counter == 0) or (barrier.is_over and counter == barrier.counter + 1)
         if self._is_of_a_restarted_task(barrier, arrival):
             opens = True
@@ -319,10 +319,9 @@ class Barriers:
             arrived=dict.fromkeys(record.participants, False),
             passed_by=dict(record.passed_by),
             passed_counter=record.passed_counter,
-            is_open=not record.is_over,
         )
         self._barriers[record.key] = barrier
-        if barrier.is_open:
+        if not barrier.is_over:
             self._open[record.key] = barrier
 
     # --- rules ---------------------------------------------------------------------------------
@@ -366,7 +365,6 @@ class Barriers:
             )
             refused = _barrier_status(barrier, Code.INTERNAL, message)
         barrier.is_over = refused is not None
-        barrier.is_open = refused is None
         barrier.result = refused
         if refused is None:
             barrier.timeout_ns = arrival.timeout_ns
@@ -419,7 +417,6 @@ class Barriers:
     def _end(self, barrier: Barrier, result: Status | None) -> list[BarrierOutcome]:
         """Ends an instance, or overwrites the result of one that is over (section 8, step 6)."""
         barrier.is_over = True
-        barrier.is_open = False
         barrier.result = result
         self._open.pop(barrier.key, None)
         self.changed.add(barrier.key)

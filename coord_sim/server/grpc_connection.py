@@ -243,6 +243,13 @@ class GrpcConnection(Connection):
         request.message = None
 
 
+def connection_of(stream: Stream) -> GrpcConnection:
+    """The connection that a call came on."""
+    connection = stream.connection
+    assert isinstance(connection, GrpcConnection), "its calls are handed on by this class alone"
+    return connection
+
+
 def _inflate(body: bytes, encoding: bytes) -> bytes | None:
     """A message as it was before compression; None if it is not that, or too large."""
     if encoding not in _WINDOW_BITS:

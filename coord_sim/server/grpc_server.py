@@ -21,7 +21,7 @@ from coord_sim.core.records import Record
 from coord_sim.core.service import CoordinationService, ServiceConfig
 from coord_sim.core.status import Code, Status
 from coord_sim.core.survey import Survey
-from coord_sim.server.grpc_connection import GrpcConnection, Rpc
+from coord_sim.server.grpc_connection import GrpcConnection, Rpc, connection_of
 from coord_sim.server.http2 import Stream
 from coord_sim.server.listening import BACKLOG, listen
 from coord_sim.server.recorder import ServerRecorder
@@ -242,9 +242,7 @@ class CoordinationServer:
 
     def _fail(self, stream: Stream, method: wire.Method, code: Code, message: str) -> None:
         self.answers[method.name, code] += 1
-        connection = stream.connection
-        assert isinstance(connection, GrpcConnection)
-        connection.fail(stream, code, message)
+        connection_of(stream).fail(stream, code, message)
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -286,8 +284,7 @@ class CoordinationServer:
         answer: Answer = reply.answer
         if self._recorder is not None:
             self._recorder.reply(reply.call, answer)
-        connection = stream.connection
-        assert isinstance(connection, GrpcConnection)
+        connection = connection_of(stream)
         if isinstance(answer, Status):
             self.answers[method.name, answer.code] += 1
             connection.fail(

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from checker.history import Header, HistoryWriter, Invoke, Start
-from coord_sim.core.identifiers import CallId, Incarnation, TaskId
+from coord_sim.core.identifiers import NS_PER_S, CallId, Incarnation, TaskId
 from coord_sim.core.messages import (
     Answer,
     Registered,
@@ -20,6 +20,7 @@ from coord_sim.core.messages import (
     Request,
     RequestOfTask,
 )
+from coord_sim.core.service import ServiceConfig
 from coord_sim.core.status import Code, Status
 from coord_sim.recording import AnswerTexts, operation_of, response
 
@@ -32,6 +33,15 @@ CANNOT_KNOW = (
 )
 
 GIVEN_UP = Status(code=Code.CANCELLED, message="the client gave up the call")
+
+
+def details_of(config: ServiceConfig) -> dict[str, object]:
+    """What a recording's header says of its service."""
+    return {
+        "semantics": config.semantics.name,
+        "recoverable": config.recoverable,
+        "heartbeat_timeout_s": config.heartbeat_timeout_ns / NS_PER_S,
+    }
 
 
 class ServerRecorder:

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from coord_sim.core.status import Code
-from coord_sim.server.grpc_connection import GrpcConnection, Rpc
+from coord_sim.server.grpc_connection import Rpc, connection_of
 from coord_sim.server.http2 import Stream
 from coord_sim.wire import server_methods as wire
 
@@ -26,7 +26,7 @@ def rpcs() -> Mapping[bytes, Rpc]:
     servicer = reflection.ReflectionServicer((wire.SERVICE, HEALTH, reflection.SERVICE_NAME))
 
     def reflect(stream: Stream, message: bytes) -> None:
-        connection = _connection(stream)
+        connection = connection_of(stream)
         try:
             request = reflection_pb2.ServerReflectionRequest.FromString(message)
         except google.protobuf.message.DecodeError:
@@ -38,7 +38,7 @@ def rpcs() -> Mapping[bytes, Rpc]:
             )
 
     def end_reflection(stream: Stream) -> None:
-        _connection(stream).finish(stream, is_first=not stream.is_begun)
+        connection_of(stream).finish(stream, is_first=not stream.is_begun)
 
     return {
         f"/{HEALTH}/Check".encode(): Rpc(_check),
@@ -54,9 +54,9 @@ def _check(stream: Stream, message: bytes) -> None:
     if service is None:
         return
     if service not in _SERVED:
-        _connection(stream).fail(stream, Code.NOT_FOUND, f"this server has no service {service}")
+        connection_of(stream).fail(stream, Code.NOT_FOUND, f"this server has no service {service}")
         return
-    _connection(stream).reply(stream, _status(health_pb2.HealthCheckResponse.SERVING))
+    connection_of(stream).reply(stream, _status(health_pb2.HealthCheckResponse.SERVING))
 
 
 def _watch(stream: Stream, message: bytes) -> None:
@@ -70,23 +70,17 @@ def _watch(stream: Stream, message: bytes) -> None:
         if known
         else health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
     )
-    _connection(stream).send_message(stream, _status(status), is_first=True)
+    connection_of(stream).send_message(stream, _status(status), is_first=True)
 
 
 def _service(stream: Stream, message: bytes) -> str | None:
     try:
         return str(health_pb2.HealthCheckRequest.FromString(message).service)
     except google.protobuf.message.DecodeError:
-        _connection(stream).fail(stream, Code.INTERNAL, "the request is not the method's message")
+        connection_of(stream).fail(stream, Code.INTERNAL, "the request is not the method's message")
         return None
 
 
 def _status(status: int) -> bytes:
     response: bytes = health_pb2.HealthCheckResponse(status=status).SerializeToString()
     return response
-
-
-def _connection(stream: Stream) -> GrpcConnection:
-    connection = stream.connection
-    assert isinstance(connection, GrpcConnection)
-    return connection

@@ -137,8 +137,12 @@ def _get(message: pb.GetKeyValueRequest) -> Request:
     return GetKeyValue(caller=_caller(message), key=message.key)
 
 
+def _entry(answer: KeyValue) -> pb.KeyValueEntry:
+    return pb.KeyValueEntry(key=answer.key, value=answer.value)
+
+
 def _got(answer: KeyValue) -> pb.GetKeyValueResponse:
-    return pb.GetKeyValueResponse(kv=pb.KeyValueEntry(key=answer.key, value=answer.value))
+    return pb.GetKeyValueResponse(kv=_entry(answer))
 
 
 def _try_get(message: pb.TryGetKeyValueRequest) -> Request:
@@ -146,7 +150,7 @@ def _try_get(message: pb.TryGetKeyValueRequest) -> Request:
 
 
 def _try_got(answer: KeyValue) -> pb.TryGetKeyValueResponse:
-    return pb.TryGetKeyValueResponse(kv=pb.KeyValueEntry(key=answer.key, value=answer.value))
+    return pb.TryGetKeyValueResponse(kv=_entry(answer))
 
 
 def _delete(message: pb.DeleteKeyValueRequest) -> Request:
@@ -158,7 +162,7 @@ def _increment(message: pb.IncrementKeyValueRequest) -> Request:
 
 
 def _incremented(answer: KeyValue) -> pb.IncrementKeyValueResponse:
-    return pb.IncrementKeyValueResponse(kv=pb.KeyValueEntry(key=answer.key, value=answer.value))
+    return pb.IncrementKeyValueResponse(kv=_entry(answer))
 
 
 def _read_directory(message: pb.GetKeyValueDirRequest) -> Request:
