@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from checker.linearization import Contradiction
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class Anomaly:
       processes: The processes involved, ascending.
       operations: Ids of the operations involved, ascending.
       from_ns, to_ns: The stretch of the history that shows it.
+      evidence: For operations that are not linearizable: the contradiction as data.
     """
 
     kind: str
@@ -37,6 +42,7 @@ class Anomaly:
     operations: tuple[int, ...] = ()
     from_ns: int = 0
     to_ns: int = 0
+    evidence: Contradiction | None = None
 
     def explain(self) -> str:
         """All of it as text, one sentence a line."""

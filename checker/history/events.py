@@ -19,6 +19,9 @@ LIVE_PROCESSES = "live_processes"
 SHUTDOWN = "shutdown"
 """Name of the operation by which a process leaves; its invocation may end the lifetime."""
 
+NEMESIS = "nemesis"
+"""The lane of a fault that does not say whose it is: Jepsen's name for what breaks things."""
+
 LiveSet: TypeAlias = Mapping[int, int | None]
 """An answer of `live_processes`: process -> incarnation (None where the answer did not tell it)."""
 
@@ -150,6 +153,21 @@ class Exit:
     message: str = ""
     incarnation: int | None = None
     uncertainty_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something was done to the system, or befell it: a partition, a pause, a full disk.
+
+    It is no event of a process, so it stands beside the events. It began at `time_ns` and ended at
+    `until_ns`, if it has a length and its end is known. `lane` says who did it; faults of one lane
+    belong together.
+    """
+
+    time_ns: int
+    name: str
+    until_ns: int | None = None
+    lane: str = NEMESIS
 
 
 Event: TypeAlias = Start | Crash | Leave | Invoke | Ok | Fail | Info | Enter | Exit

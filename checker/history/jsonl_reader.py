@@ -17,11 +17,13 @@ from checker.collector import collector_paused
 from checker.errors import MalformedHistory
 from checker.history.events import (
     LIVE_PROCESSES,
+    NEMESIS,
     Crash,
     Enter,
     Event,
     Exit,
     Fail,
+    Fault,
     Info,
     Invoke,
     Leave,
@@ -81,7 +83,7 @@ def _collect(reader: HistoryReader, report: Callable[[int], object] | None) -> H
             events += some
             if report is not None:
                 report(len(events))
-    return History(reader.header, events, tuple(reader.notes))
+    return History(reader.header, events, tuple(reader.notes), tuple(reader.faults))
 
 
 def _decoded_lines(file: IO[bytes]) -> Iterator[str]:
@@ -107,10 +109,12 @@ class HistoryReader:
     Attributes:
       header: Known as soon as the reader exists.
       notes: Filled while iterating.
+      faults: Filled while iterating, too.
     """
 
     def __init__(self, lines: Iterable[str], *, path: str | None = None) -> None:
         self.notes: list[str] = []
+        self.faults: list[Fault] = []
         self._path = path
         self._number = 0
         self._lines = iter(lines)
@@ -133,6 +137,11 @@ class HistoryReader:
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
+
+    @property
+    def line(self) -> int:
+        """Number of the line that was read last."""
+        return self._number
 
     def _read_events(self) -> Iterator[Event]:
         for line in self._numbered():
@@ -201,9 +210,12 @@ class HistoryReader:
         if kind == "answer":
             self._define_answer(fields)
             return None
+        if kind == "fault":
+            self._add_fault(fields)
+            return None
         build = self._builders.get(kind) if isinstance(kind, str) else None
         if build is None or not isinstance(kind, str):
-            names = ", ".join([*self._builders, "answer"])
+            names = ", ".join([*self._builders, "fault", "answer"])
             raise MalformedHistory(
                 f"is missing; one of {names}"
                 if kind is None
@@ -224,6 +236,18 @@ class HistoryReader:
             )
         self._answers[number] = live_set(fields, "live")
         refuse_others(fields, "answer")
+
+    def _add_fault(self, fields: Object) -> None:
+        lane = optional_string(fields, "lane")
+        fault = Fault(
+            time_ns=integer(fields, "time_ns"),
+            name=string(fields, "name"),
+            until_ns=optional_integer(fields, "until_ns"),
+            lane=NEMESIS if lane is None else lane,
+        )
+        refuse_others(fields, "fault")
+        self._rules.accept_fault(fault)
+        self.faults.append(fault)
 
     # Each builder takes its fields out of the object, so that what is left is unknown.
 

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import IO, TypeGuard
 
 from checker.history.events import (
+    NEMESIS,
     Crash,
     Enter,
     Event,
     Exit,
     Fail,
+    Fault,
     Info,
     Invoke,
     Leave,
@@ -59,6 +61,10 @@ class HistoryWriter:
         self._latest: tuple[object, int] = (None, -1)
         self._write(_encode(header_fields(header)))
 
+    def append_fault(self, fault: Fault) -> None:
+        """Writes a fault; like events, faults are in the order of time."""
+        self._write(_encode(fault_fields(fault)))
+
     def append(self, event: Event) -> None:
         """Writes one event; a large live set is written once and then referred to."""
         live = _live_set_of(event)
@@ -84,9 +90,7 @@ class HistoryWriter:
 def dumps(history: History) -> str:
     """The history as JSON lines."""
     buffer = io.BytesIO()
-    writer = HistoryWriter(buffer.write, history.header)
-    for event in history.events:
-        writer.append(event)
+    _append_all(history, HistoryWriter(buffer.write, history.header))
     return buffer.getvalue().decode()
 
 
@@ -113,9 +117,21 @@ def write(history: History, path: str | Path) -> None:
 
 
 def _write_all(history: History, file: IO[bytes]) -> None:
-    writer = HistoryWriter(file.write, history.header)
+    _append_all(history, HistoryWriter(file.write, history.header))
+
+
+def _append_all(history: History, writer: HistoryWriter) -> None:
+    faults = iter(history.faults)
+    fault = next(faults, None)
     for event in history.events:
+        while fault is not None and fault.time_ns <= event.time_ns:
+            writer.append_fault(fault)
+            fault = next(faults, None)
         writer.append(event)
+    if fault is not None:
+        writer.append_fault(fault)
+    for fault in faults:
+        writer.append_fault(fault)
 
 
 def header_fields(header: Header) -> Object:
@@ -173,6 +189,16 @@ def event_fields(event: Event, *, answer: int | None = None) -> Object:
     return fields
 
 
+def fault_fields(fault: Fault) -> Object:
+    """A fault as a JSON object."""
+    fields: Object = {"type": "fault", "time_ns": fault.time_ns, "name": fault.name}
+    if fault.until_ns is not None:
+        fields["until_ns"] = fault.until_ns
+    if fault.lane != NEMESIS:
+        fields["lane"] = fault.lane
+    return fields
+
+
 def _add_live_set_or_result(fields: Object, name: str, result: object, answer: int | None) -> None:
     if answer is not None:
         fields["answer"] = answer
@@ -202,5 +228,9 @@ def _live_set_fields(live: Mapping[int, int | None]) -> dict[str, str | None]:
     }
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+"""Made once: `json.dumps` makes one for every line."""
+
+
 def _encode(fields: Object) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+    return _ENCODER.encode(fields).encode() + b"\n"

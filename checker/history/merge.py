@@ -33,4 +33,5 @@ def merge(parts: Sequence[History], header: Header) -> History:
         else:
             events.append(event)
     notes = tuple(note for part in parts for note in part.notes)
-    return History(header, events, notes)
+    faults = sorted((f for part in parts for f in part.faults), key=lambda fault: fault.time_ns)
+    return History(header, events, notes, tuple(faults))

@@ -15,6 +15,7 @@ from checker.history.events import (
     Event,
     Exit,
     Fail,
+    Fault,
     Info,
     Invoke,
     Leave,
@@ -46,13 +47,7 @@ class WellFormed:
         Raises:
           MalformedHistory: naming the rule broken, the field and the remedy.
         """
-        if self._latest_ns is not None and event.time_ns < self._latest_ns:
-            raise MalformedHistory(
-                f"events are out of order: {event.time_ns} comes after {self._latest_ns}; "
-                "sort the lines by time",
-                field="time_ns",
-            )
-        self._latest_ns = event.time_ns
+        self._advance(event.time_ns)
         if event.process not in self._participants:
             raise MalformedHistory(
                 f"process {event.process} is not among the header's participants; "
@@ -81,6 +76,28 @@ class WellFormed:
                 self._response(event, lifetime)
             else:
                 self._block(event)
+
+    def accept_fault(self, fault: Fault) -> None:
+        """Checks a fault.
+
+        Raises:
+          MalformedHistory: as `accept`.
+        """
+        self._advance(fault.time_ns)
+        if fault.until_ns is not None and fault.until_ns < fault.time_ns:
+            raise MalformedHistory(
+                f"the fault ends before it begins: {fault.until_ns} is before {fault.time_ns}",
+                field="until_ns",
+            )
+
+    def _advance(self, time_ns: int) -> None:
+        if self._latest_ns is not None and time_ns < self._latest_ns:
+            raise MalformedHistory(
+                f"events are out of order: {time_ns} comes after {self._latest_ns}; "
+                "sort the lines by time",
+                field="time_ns",
+            )
+        self._latest_ns = time_ns
 
     def _bind(self, lifetime: tuple[int, int], incarnation: int) -> None:
         known = self._incarnation_of.setdefault(lifetime, incarnation)

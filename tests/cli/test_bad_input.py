@@ -25,7 +25,7 @@ HEADER: dict[str, object] = {
 NO_INCARNATION = (
     "field 'incarnation': an incarnation is a decimal string of a 64-bit number, or null"
 )
-TYPES = "start, crash, leave, invoke, ok, fail, info, enter, exit, answer"
+TYPES = "start, crash, leave, invoke, ok, fail, info, enter, exit, fault, answer"
 
 
 def event(kind: str, time_ns: int, process: int = 0, **fields: object) -> dict[str, object]:

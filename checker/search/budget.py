@@ -1,0 +1,91 @@
+"""Limits of a search: steps, time and memory, checked between steps."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+BYTES_PER_CONFIGURATION: Final = 400
+"""A configuration of the plain Python searches with its masks, its place in an index and its path."""
+
+MEMORY_BYTES_MAX: Final = 2 << 30
+
+_STEPS_PER_LOOK_AT_THE_CLOCK = 256
+
+
+class BudgetSpentError(Exception):
+    """A search has used up what it was given; the text says what."""
+
+
+class Budget:
+    """What a check may use. One budget is passed through all searches of a check.
+
+    Args:
+      timeout_s: Seconds of wall time from now on, or None.
+      steps_max: Configurations that may be made, or None.
+      memory_bytes_max: Memory for configurations.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float | None = None,
+        steps_max: int | None = None,
+        memory_bytes_max: int = MEMORY_BYTES_MAX,
+    ) -> None:
+        if timeout_s is not None and not timeout_s > 0:
+            raise ValueError(f"timeout_s must be above 0, found {timeout_s}")
+        self.timeout_s = timeout_s
+        self.deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self.steps_max = steps_max
+        self.memory_bytes_max = memory_bytes_max
+        self.steps = 0
+        self._next_look = 0
+
+    def spend(self, held: int) -> None:
+        """Counts one configuration.
+
+        Args:
+          held: Configurations that the search holds now.
+
+        Raises:
+          BudgetSpentError: a limit is reached.
+        """
+        self.steps += 1
+        if self.steps >= self._next_look:
+            self._next_look = self.steps + _STEPS_PER_LOOK_AT_THE_CLOCK
+            self.look(held)
+
+    def look(self, held: int = 0) -> None:
+        """Looks at all limits.
+
+        Raises:
+          BudgetSpentError: a limit is reached.
+        """
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise BudgetSpentError(f"the time limit of {self.timeout_s:g} s is reached")
+        if self.steps_max is not None and self.steps >= self.steps_max:
+            raise BudgetSpentError(f"{self.steps_max:,} steps are used up")
+        if held * BYTES_PER_CONFIGURATION > self.memory_bytes_max:
+            raise BudgetSpentError(
+                f"the memory limit of {self.memory_bytes_max >> 20:,} MiB is reached"
+            )
+
+    def slice(self, steps_max: int) -> Budget:
+        """A part of this budget with fewer steps, and the same deadline and memory."""
+        if self.steps_max is not None:
+            steps_max = max(1, min(steps_max, self.steps_max - self.steps))
+        part = Budget(steps_max=steps_max, memory_bytes_max=self.memory_bytes_max)
+        part.timeout_s, part.deadline = self.timeout_s, self.deadline
+        return part
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the time or the steps are used up."""
+        late = self.deadline is not None and time.monotonic() >= self.deadline
+        return late or (self.steps_max is not None and self.steps >= self.steps_max)
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds left, or None if there is no limit."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())

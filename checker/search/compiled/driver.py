@@ -1,0 +1,345 @@
+"""Drives the compiled searches: columns in, decisions and orders out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checker.operations import Operation, Operations
+from checker.search.budget import Budget
+from checker.search.compiled import counting
+from checker.search.compiled.counting import (
+    CHAINS_ALWAYS,
+    CHAINS_IF_NEEDED,
+    JOIN,
+    LEAN,
+    NO,
+    SLOTS,
+    STOPPED,
+    UNDECIDED,
+    YES,
+)
+from checker.search.object_search import Decision, ObjectSearch, Possible
+from checker.search.problem import Problem
+from checker.search.words import WordSteps
+from checker.specification import Guarded, Specification
+
+_T = TypeVar("_T")
+
+ANY: Final = 1 << 30
+EVERY: Final = 1 << 40
+
+UNKNOWN_MAX: Final = 8
+"""Objects with more operations of unknown outcome are first searched leanly."""
+
+MADE_PER_EVENT: Final = 64
+ENTRY_BYTES: Final = 3 * 8 * 8
+GUARDS: Final = {"any": 0, "is": 1, "is not": 2}
+
+PLAIN_EVENTS_MAX: Final = 2_000
+"""Up to so many events, plain Python is as good for an explanation."""
+
+SEARCH_NAME: Final = "compiled frontier"
+
+
+def packed(
+    kinds: int, words: dict[int, Guarded], initial: Hashable
+) -> tuple[NDArray[np.int64], int]:
+    """Per kind, the word as an integer, with codes for values; and the number of codes.
+
+    Bits: 0-1 guard, 2 whether it assigns, 3-32 the value tested, 33-62 the value assigned.
+    """
+    code: dict[Hashable, int] = {initial: 0}
+    table = np.zeros(kinds, np.int64)
+    for kind, (guard, value, assigns, new) in words.items():
+        word = GUARDS[guard]
+        if word:
+            word |= code.setdefault(value, len(code)) << 3
+        if assigns and not (word & 3 == 1 and value == new):
+            word |= 4 | code.setdefault(new, len(code)) << 33
+        table[kind] = word
+    return table, len(code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One search of the ladder."""
+
+    words: NDArray[np.int64]
+    mode: int
+    keep: int
+    beam: int = EVERY
+    chains: int = CHAINS_ALWAYS
+    restores: int = 0
+    is_relaxed: bool = False
+    """Whether its words admit more than the true ones: only its NO counts."""
+
+
+def _first_step(events: NDArray[np.int32], words: NDArray[np.int64]) -> _Step:
+    """What `decide_all` runs first."""
+    if len(words) - int(np.count_nonzero(events < 0)) > UNKNOWN_MAX:
+        return _Step(words, LEAN, 1, 16, CHAINS_IF_NEEDED, 1)
+    return _Step(words, LEAN, ANY)
+
+
+def _ladder(words: NDArray[np.int64], responded: NDArray[np.bool_]) -> Iterator[_Step]:
+    unknown = ~responded & (words & 4 != 0)
+    if unknown.any():
+        # A guarded assignment of unknown outcome becomes a write: every order stays one.
+        relaxed = np.where(unknown, words & ~np.int64((1 << 33) - 1) | 4, words)
+        yield _Step(relaxed, JOIN, 1, is_relaxed=True)
+        yield _Step(words, LEAN, 1, 16, CHAINS_IF_NEEDED, 8)
+        for keep in (1, 8, 64, 512):
+            yield _Step(relaxed, JOIN, keep, is_relaxed=True)
+            yield _Step(words, JOIN, keep)
+            yield _Step(words, LEAN, keep, chains=CHAINS_IF_NEEDED)
+    yield _Step(words, LEAN, ANY)
+
+
+def _named(
+    path: list[tuple[int, int]],
+    events: NDArray[np.int32],
+    words: NDArray[np.int64],
+    class_words: NDArray[np.int64],
+) -> list[int]:
+    """Names the operations of unknown outcome: a class gives its uses to its earliest invocations."""
+    if all(used >= 0 for used, _ in path):
+        return [used for used, _ in path]
+    responded = {int(~event) for event in events if event < 0}
+    waiting: dict[int, list[int]] = {int(word): [] for word in class_words}
+    for operation in range(len(words) - 1, -1, -1):
+        if operation not in responded and int(words[operation]) in waiting:
+            waiting[int(words[operation])].append(operation)
+    return [used if used >= 0 else waiting[int(class_words[~used])].pop() for used, _ in path]
+
+
+class Columns:
+    """A history ready for the compiled searches.
+
+    Args:
+      operations: The history.
+      part: Per kind, the object, or -1.
+      words: By kind, of all kinds that are in an object.
+      initial: The first state of every object.
+    """
+
+    def __init__(
+        self,
+        operations: Operations,
+        part: Sequence[int],
+        parts: int,
+        words: dict[int, Guarded],
+        initial: Hashable,
+    ) -> None:
+        table, self.values = packed(len(operations.kinds), words, initial)
+        kind = np.frombuffer(operations.kind, np.int32)
+        self.events = np.frombuffer(operations.events, np.int32)
+        self.words = table[kind]
+        self.part = np.asarray(part, np.int32)[kind]
+        self.parts = parts
+
+
+class CompiledCheck:
+    """The decisions on all objects of a history.
+
+    Attributes:
+      status: Per object.
+      position: Per object: events that have an explanation.
+    """
+
+    def __init__(self, columns: Columns, budget: Budget) -> None:
+        self.stop = np.zeros(1, np.int64)
+        self._budget = budget
+        (
+            self.status, self.position, self._events, self._first_event, self._words, self._first,
+            self._codes,
+        ) = self._run(
+            lambda: counting.decide_all(
+                columns.events, columns.part, columns.words, columns.parts, columns.values,
+                UNKNOWN_MAX, MADE_PER_EVENT, self.stop,
+            ),
+            wait=len(columns.events) > 200_000 or budget.deadline is not None,
+        )  # fmt: skip
+        self.how: dict[int, _Step] = {}
+        """Per object, the search that said yes, if not the first one."""
+
+    def not_valid(self) -> list[int]:
+        """The objects that the first search did not find valid, in order."""
+        parts: list[int] = np.flatnonzero(self.status != YES).tolist()
+        return parts
+
+    def decision(self, part: int) -> Decision:
+        """What is known of an object, after all that the budget allows."""
+        if self.status[part] not in (YES, NO, SLOTS):
+            self.climb(part)
+        status, done = int(self.status[part]), int(self.position[part])
+        if status in (YES, NO):
+            return Decision(status == YES, SEARCH_NAME, done)
+        if status == SLOTS:
+            reason = "more than 64 operations are open at once, too many for the compiled search"
+        elif status == STOPPED:
+            reason = f"the time limit of {self._budget.timeout_s:g} s is reached"
+        else:
+            reason = f"the memory limit of {self._budget.memory_bytes_max >> 20:,} MiB is reached"
+        return Decision(None, SEARCH_NAME, done, reason)
+
+    def object_arrays(self, part: int) -> tuple[NDArray[np.int32], NDArray[np.int64], int]:
+        """Events, words and number of codes of one object."""
+        events = self._events[self._first_event[part] : self._first_event[part + 1]]
+        words = self._words[self._first[part] : self._first[part + 1]]
+        return events, words, int(self._codes[part])
+
+    def climb(self, part: int) -> None:
+        """Decides an object that the first search did not, if the budget allows.
+
+        The order of steps is that of the design note, section 7: cheap and one-sided ones first.
+        """
+        events, words, values = self.object_arrays(part)
+        responded = np.zeros(len(words), np.bool_)
+        responded[~events[events < 0]] = True
+        entries_max = max(1024, self._budget.memory_bytes_max // ENTRY_BYTES // 2)
+        reached = int(self.position[part])
+        for step in _ladder(words, responded):
+            status, position, _ = self._run(
+                lambda step=step: counting.decide(
+                    events, step.words, values, 0, step.mode, step.keep, step.beam, step.chains,
+                    entries_max, EVERY, step.restores, self.stop,
+                ),
+                wait=True,
+            )  # fmt: skip
+            if step.mode == LEAN:
+                reached = max(reached, int(position))
+            if status == YES and step.is_relaxed:
+                status = UNDECIDED
+            self.status[part] = status
+            if status == YES:
+                self.how[part] = step
+            if status in (YES, NO, STOPPED, SLOTS):
+                break
+        self.position[part] = position if self.status[part] == NO else reached
+
+    def uses(self, part: int, events_max: int | None = None) -> list[int]:
+        """The operations used visibly by an order of the first events, which must have one.
+
+        Returns:
+          Local numbers, in order.
+        """
+        events, words, values = self.object_arrays(part)
+        step = self.how.get(part) or _first_step(events, words)
+        outcome = counting.search(
+            events[:events_max], words, values, 0, step.mode, step.keep, step.beam, step.chains,
+            1 << 40, EVERY, step.restores, True, self.stop,
+        )  # fmt: skip
+        status, _, _, conf, level, count, _, nodes, class_words = outcome
+        assert status == YES
+        assert count
+        path: list[tuple[int, int]] = []
+        node = int(conf[level, 0, counting.NODE])
+        while node:
+            node, used, event = (int(number) for number in nodes[node])
+            path.append((used, event))
+        path.reverse()
+        return _named(path, events[:events_max], words, class_words)
+
+    def possible(self, part: int, events_max: int) -> tuple[list[int], list[tuple[int, ...]]]:
+        """The codes of the possible states after some events, and what open operations were used."""
+        events, words, values = self.object_arrays(part)
+        step = self.how.get(part) or _first_step(events, words)
+        outcome = counting.search(
+            events[:events_max], words, values, 0, step.mode, step.keep, step.beam, step.chains,
+            1 << 40, EVERY, step.restores, False, self.stop,
+        )  # fmt: skip
+        _, _, _, conf, level, count, slots, _, _ = outcome
+        states: list[int] = []
+        uses: list[tuple[int, ...]] = []
+        for entry in conf[level, :count]:
+            states.append(int(entry[counting.STATE]))
+            spent = int(entry[counting.SPENT])
+            uses.append(tuple(int(slots[i, 0]) for i in range(64) if spent >> i & 1))
+        return states, uses
+
+    def codes(
+        self, part: int, kind: Sequence[int], words: dict[int, Guarded]
+    ) -> dict[int, Hashable]:
+        """The values behind an object's own codes."""
+        _, its_words, _ = self.object_arrays(part)
+        _, examples = np.unique(its_words, return_index=True)
+        code: dict[int, Hashable] = {}
+        for operation in examples.tolist():
+            packed_word, word = int(its_words[operation]), words[kind[operation]]
+            if packed_word & 3:
+                code[packed_word >> 3 & counting.VALUE_MASK] = word.value
+            if packed_word & 4:
+                code[packed_word >> 33 & counting.VALUE_MASK] = word.new
+        return code
+
+    def _run(self, function: Callable[[], _T], *, wait: bool) -> _T:
+        """Runs a kernel; in a thread if it may take long, so that time-outs and interrupts get through."""
+        if not wait:
+            return function()
+        box: list[Any] = []
+        failure: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                box.append(function())
+            except BaseException as error:  # noqa: BLE001 - handed on to the caller
+                failure.append(error)
+
+        thread = threading.Thread(target=run, name="compiled search", daemon=True)
+        thread.start()
+        try:
+            thread.join(self._budget.remaining_s)
+        finally:
+            if thread.is_alive():
+                self.stop[0] = 1
+                thread.join()
+        if failure:
+            raise failure[0]
+        result: _T = box[0]
+        return result
+
+
+class CompiledObject(ObjectSearch):
+    """One object of a compiled check: the same questions, answered by the compiled search.
+
+    Args:
+      check: The check.
+      problem: The object's history.
+      spec: The specification.
+      kinds: The history's kinds.
+      words: The object's words.
+    """
+
+    def __init__(
+        self,
+        check: CompiledCheck,
+        problem: Problem,
+        spec: Specification,
+        kinds: Sequence[Operation],
+        words: dict[int, Guarded],
+    ) -> None:
+        super().__init__(problem, spec, kinds, {}, words)
+        self._check = check
+
+    def order(self, events: int | None = None) -> tuple[int, ...]:
+        """As `ObjectSearch.order`."""
+        assert isinstance(self.steps, WordSteps)
+        word_of = self.steps.words
+        uses = self._check.uses(self.problem.part, events)
+        kind = self.problem.kind
+        return self.placed([(used, word_of[kind[used]].new) for used in uses], events)
+
+    def possible_after(self, events: int, budget: Budget) -> list[Possible]:
+        """As `ObjectSearch.possible_after`, by the compiled search where that pays."""
+        if events <= PLAIN_EVENTS_MAX:
+            return super().possible_after(events, budget)
+        states, uses = self._check.possible(self.problem.part, events)
+        assert isinstance(self.steps, WordSteps)
+        code = self._check.codes(self.problem.part, self.problem.kind, self.steps.words)
+        return [(code[state], its) for state, its in zip(states, uses, strict=True)]

@@ -1,0 +1,226 @@
+"""The searches on one object: which is asked, with how much, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from checker.operations import Operation
+from checker.search.budget import Budget, BudgetSpentError
+from checker.search.counting import EXACT, CountingFrontier, Effort
+from checker.search.frontier import Frontier, run
+from checker.search.placement import Placement
+from checker.search.problem import Hints, Problem
+from checker.search.steps import StepTable
+from checker.search.wing_gong import search_depth_first
+from checker.search.words import Steps, WordSteps
+from checker.specification import Guarded, Hint, Specification
+
+FRONTIER = "frontier"
+COUNTING = "counting frontier"
+DEPTH_FIRST = "depth-first"
+
+UNKNOWN_MAX = 8
+"""With more operations of unknown outcome, cheap and one-sided efforts come first."""
+
+STEPS_PER_PART_MAX = 20_000
+"""A part of a contradiction that is harder to decide than this is not worth the wait."""
+
+Possible: TypeAlias = tuple[Hashable, tuple[int, ...]]
+"""A possible state, and the open operations that had their effect for it, by local number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a search found out about one object.
+
+    Attributes:
+      valid: Whether there is a legal order; None if that was not found out.
+      algorithm: Which search said so.
+      events_done: Events that have an explanation. If invalid, the next one has none.
+      reason: Why it is not known.
+    """
+
+    valid: bool | None
+    algorithm: str
+    events_done: int
+    reason: str = ""
+
+
+class ObjectSearch:
+    """The plain Python searches on one object.
+
+    Args:
+      problem: Its history.
+      spec: The specification.
+      kinds: The kinds of the history.
+      hints: Per kind, what the specification says.
+      words: The object's kinds as guarded assignments, or None.
+      paranoid: Whether to search without pruning rules.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        spec: Specification,
+        kinds: Sequence[Operation],
+        hints: Hints,
+        words: dict[int, Guarded] | None,
+        *,
+        paranoid: bool = False,
+    ) -> None:
+        self.problem = problem
+        self.spec = spec
+        self.steps: Steps
+        if paranoid or words is None:
+            self.steps = StepTable(spec, kinds)
+            self.hints: Hints = [Hint.NOTHING] * len(kinds) if paranoid else hints
+        else:
+            self.steps = WordSteps(spec, kinds, words)
+            self.hints = self.steps.hints()
+        self._kinds = kinds
+        self._words = words
+        self._effort = EXACT
+        self._paranoid = paranoid
+
+    def decide(self, budget: Budget) -> Decision:
+        """Decides, or gives up when the budget is spent."""
+        if self._paranoid:
+            return self._decide_depth_first(budget)
+        if isinstance(self.steps, WordSteps):
+            return self._decide_words(self.steps, budget)
+        frontier = Frontier(self.steps, self.hints, budget)
+        try:
+            valid = run(frontier, self.problem)
+        except BudgetSpentError as error:
+            return Decision(None, FRONTIER, frontier.events_done, str(error))
+        return Decision(valid, FRONTIER, frontier.events_done)
+
+    def _decide_depth_first(self, budget: Budget) -> Decision:
+        try:
+            order, done = search_depth_first(self.problem, self.steps, budget)
+        except BudgetSpentError as error:
+            return Decision(None, DEPTH_FIRST, 0, str(error))
+        return Decision(order is not None, DEPTH_FIRST, done)
+
+    def _decide_words(self, steps: WordSteps, budget: Budget) -> Decision:
+        """Climbs from cheap and one-sided efforts to exact ones."""
+        explained = 0
+        reason = ""
+        for effort, share in self._efforts():
+            frontier = CountingFrontier(
+                steps, budget if share is None else budget.slice(share), effort
+            )
+            try:
+                valid = run(frontier, self.problem)
+            except BudgetSpentError as error:
+                reason = str(error)
+                budget.steps += 0 if share is None else share
+                if not effort.joins:
+                    explained = max(explained, frontier.events_done)
+                if share is None or budget.is_spent:
+                    break
+                continue
+            if not effort.joins:
+                explained = max(explained, frontier.events_done)
+            if valid and not effort.relaxed and not (effort.joins and frontier.dropped):
+                self._effort = effort
+                return Decision(True, COUNTING, frontier.events_done)
+            if not valid and (effort.joins or not frontier.dropped):
+                return Decision(False, COUNTING, self._first_unexplained(explained, frontier))
+        return Decision(None, COUNTING, explained, reason)
+
+    def _efforts(self) -> Iterator[tuple[Effort, int | None]]:
+        """Efforts in order, each with the configurations that it may make."""
+        size = 20 * len(self.problem.events) + 1_000
+        responded = sum(1 for event in self.problem.events if event < 0)
+        if len(self.problem.numbers) - responded > UNKNOWN_MAX:
+            yield Effort(keep=1, beam=16, chains="if needed"), size
+            yield Effort(joins=True, keep=1, relaxed=True), size
+            for keep in (1, 8, 64):
+                yield Effort(joins=True, keep=keep, relaxed=True), size * keep
+                yield Effort(joins=True, keep=keep), size * keep
+                yield Effort(keep=keep, chains="if needed"), size * keep
+        yield EXACT, None
+
+    def _first_unexplained(self, explained: int, frontier: CountingFrontier) -> int:
+        """The number of events before the first that surely has no explanation.
+
+        A search that joins notices a contradiction late. Between what a search that drops could explain
+        and where this one ended, each response is asked for by itself.
+        """
+        last = frontier.events_done
+        for position in range(explained, last):
+            if self.problem.events[position] < 0:
+                part = self.problem.first(position + 1)
+                search = ObjectSearch(part, self.spec, self._kinds, self.hints, self._words)
+                budget = Budget(steps_max=STEPS_PER_PART_MAX)
+                try:
+                    exact = CountingFrontier(search.word_steps(), budget)
+                    if not run(exact, part):
+                        return position
+                except BudgetSpentError:
+                    break
+        return last
+
+    def word_steps(self) -> WordSteps:
+        """The object's words."""
+        assert isinstance(self.steps, WordSteps)
+        return self.steps
+
+    def _frontier(self, budget: Budget) -> Frontier | CountingFrontier:
+        if isinstance(self.steps, WordSteps):
+            return CountingFrontier(self.steps, budget, self._effort)
+        return Frontier(self.steps, self.hints, budget)
+
+    def order(self, events: int | None = None) -> tuple[int, ...]:
+        """A legal order of the first events, which must have one, in numbers of the history."""
+        frontier = self._frontier(Budget())
+        run(frontier, self.problem, events)
+        return self.placed(frontier.uses(), events)
+
+    def placed(
+        self, uses: Sequence[tuple[int, Hashable]], events: int | None = None
+    ) -> tuple[int, ...]:
+        """The order that follows from visible uses, in numbers of the history."""
+        placement = Placement(self.problem, self.steps, self.hints, uses)
+        is_placed = placement.run(events)
+        assert is_placed, "the uses that a search found give every operation its place"
+        return tuple(self.problem.numbers[operation] for operation in placement.order)
+
+    def possible_after(self, events: int, budget: Budget) -> list[Possible]:
+        """The possible states after the first events, which must have an explanation."""
+        frontier = self._frontier(budget)
+        run(frontier, self.problem, events)
+        return list(frontier.possible())
+
+    def is_contradiction(self, problem: Problem, states: Sequence[Hashable] | None) -> bool:
+        """Whether a part of the problem surely has no legal order.
+
+        Args:
+          problem: The part.
+          states: What the state may be at its beginning; None: what it is at the history's.
+        """
+        budget = Budget(steps_max=STEPS_PER_PART_MAX)
+        frontier: Frontier | CountingFrontier
+        if isinstance(self.steps, WordSteps):
+            frontier = CountingFrontier(self.steps, budget)
+        else:
+            frontier = Frontier(self.steps, self.hints, budget)
+        if states is not None:
+            frontier.start_from(states)
+        try:
+            return not run(frontier, problem)
+        except BudgetSpentError:
+            return False
+
+    def any_state(self) -> Sequence[Hashable] | None:
+        """All states that operations can tell apart, or None if they cannot be listed."""
+        return self.steps.states() if isinstance(self.steps, WordSteps) else None
+
+    def describe_state(self, state: Hashable) -> str:
+        """A state in words."""
+        if isinstance(self.steps, WordSteps):
+            return self.steps.describe(state)
+        return self.spec.describe_state(state)

@@ -1,0 +1,94 @@
+"""What a specification answers, asked once per distinct operation and state."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TypeAlias
+
+from checker.errors import CheckerError
+from checker.operations import Operation
+from checker.specification import Illegal, OneOf, Specification
+
+Successors: TypeAlias = tuple[Hashable, ...]
+"""The states that an operation may lead to; empty if it is illegal."""
+
+
+class SpecificationError(CheckerError):
+    """A specification broke its own rules: `step` raised, or returned what it must not."""
+
+
+class StepTable:
+    """`Specification.step`, remembered.
+
+    Attributes:
+      rows: Per kind of operation, the successors by state, as far as asked.
+    """
+
+    def __init__(self, spec: Specification, kinds: Sequence[Operation]) -> None:
+        self.spec = spec
+        self.kinds = kinds
+        self.rows: list[dict[Hashable, Successors]] = [{} for _ in kinds]
+
+    def init(self) -> Hashable:
+        """The first state.
+
+        Raises:
+          SpecificationError: `init` raised, or its state cannot be hashed.
+        """
+        try:
+            state = self.spec.init()
+            hash(state)
+        except Exception as error:
+            raise SpecificationError(
+                f"init() of specification '{self.spec.name}' failed: {_said(error)}"
+            ) from error
+        return state
+
+    def ask(self, kind: int, state: Hashable) -> Successors:
+        """Asks `step`, and remembers.
+
+        Raises:
+          SpecificationError: it raised, or a state cannot be hashed.
+        """
+        operation = self.kinds[kind]
+        try:
+            outcome = self.spec.step(state, operation)
+            successors: Successors
+            if isinstance(outcome, Illegal):
+                successors = ()
+            elif isinstance(outcome, OneOf):
+                successors = tuple(dict.fromkeys(outcome.states))
+            else:
+                successors = (outcome,)
+            for successor in successors:
+                hash(successor)
+        except Exception as error:
+            raise SpecificationError(
+                f"step() of specification '{self.spec.name}' failed for {operation} in state "
+                f"{state!r:.200}: {_said(error)}; it must accept every state that operations can "
+                "lead to, and return a state that can be hashed"
+            ) from error
+        self.rows[kind][state] = successors
+        return successors
+
+    def next(self, kind: int, state: Hashable) -> Successors:
+        """The states after an operation of a kind in a state."""
+        row = self.rows[kind]
+        known = row.get(state)
+        return self.ask(kind, state) if known is None else known
+
+    def why_illegal(self, kind: int, state: Hashable) -> str:
+        """The specification's own reason, or one in our words."""
+        return reason_illegal(self.spec, self.kinds[kind], state)
+
+
+def reason_illegal(spec: Specification, operation: Operation, state: Hashable) -> str:
+    """Why an operation is illegal in a state, in the specification's words if it has some."""
+    outcome = spec.step(state, operation)
+    if isinstance(outcome, Illegal) and outcome.reason:
+        return outcome.reason
+    return f"the state is {spec.describe_state(state)}"
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
