@@ -3,6 +3,9 @@
 CheckerError
 +- MalformedHistory (ValueError)   a file or a history that breaks the format; says where and what
 |                                  to do
++- SpecificationError              a specification broke its own rules: `step` raised, or returned what
+|                                  it must not
++- WitnessError                    a witness does not prove what it should: a bug of the checker
 +- Violation (AssertionError)      from `require_valid()` on an invalid history
 +- Inconclusive (AssertionError)   from `require_valid()` on an unknown verdict
 """
@@ -46,6 +49,14 @@ class MalformedHistory(CheckerError, ValueError):
             # Field names come from the file: repr keeps the message on one line.
             place += f": field {self.field!r:.80}" if place else f"field {self.field!r:.80}"
         return f"{place}: {self.problem}" if place else self.problem
+
+
+class SpecificationError(CheckerError):
+    """A specification broke its own rules: `step` raised, or returned what it must not."""
+
+
+class WitnessError(CheckerError):
+    """A witness is wrong: a bug of the checker. Please report it with the history."""
 
 
 class Violation(CheckerError, AssertionError):

@@ -355,7 +355,7 @@ def frozen(value: object) -> Hashable:
     if isinstance(value, set | frozenset):
         return frozenset(frozen(item) for item in value)
     hash(value)
-    return value  # type: ignore[return-value]  # the line above has tried it
+    return value
 
 
 def show(value: object) -> str:

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from checker.errors import CheckerError
+from checker.errors import WitnessError
 from checker.linearization import ObjectOrder
 from checker.operations import Failed, Operations
 from checker.specification import Illegal, OneOf, SetSpecification, Specification
-
-
-class WitnessError(CheckerError):
-    """A witness is wrong: a bug of the checker. Please report it with the history."""
 
 
 def verify(

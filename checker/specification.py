@@ -20,7 +20,7 @@ Illegal(reason='the counter is 2')
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Any, NamedTuple
@@ -36,6 +36,7 @@ __all__ = [
     "Operation",
     "SetSpecification",
     "Specification",
+    "Transitions",
 ]
 
 
@@ -82,6 +83,18 @@ class Guarded(NamedTuple):
     value: Hashable = None
     assigns: bool = False
     new: Hashable = None
+
+
+class Transitions(NamedTuple):
+    """All steps of an operation at once.
+
+    Attributes:
+      given: The next state, by state.
+      otherwise: The next state in all others; `Illegal` if it is illegal there.
+    """
+
+    given: Mapping[Hashable, Hashable]
+    otherwise: Hashable | Illegal
 
 
 class Specification(ABC):
@@ -146,6 +159,23 @@ class Specification(ABC):
         """
         del counts
         return [self.guarded(operation) for operation in operations]
+
+    def abstracted(self, operations: Sequence[Operation]) -> Specification:
+        """A specification that judges these operations alike and has fewer states.
+
+        Override it if states grow: all that no operation can have seen may be one. An order that is legal
+        for it must be legal for this one; witnesses are replayed by this one.
+
+        Args:
+          operations: The distinct ones of one object.
+        """
+        del operations
+        return self
+
+    def transitions(self, operation: Operation) -> Transitions | None:
+        """All steps of an operation, if they can be told at once: compiled searches need not ask then."""
+        del operation
+        return None
 
     def malformed(self, operation: Operation) -> str | None:
         """What is wrong with an operation's arguments or result whatever the state, or None."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
 
 from checker.anomaly import Anomaly
 from checker.clock_text import ClockText
 from checker.collector import collector_paused
 from checker.history.history import History
+from checker.live_processes.columns import Columns, columns_of
+from checker.live_processes.compiled import choice
+from checker.live_processes.compiled.witness import DeferredWitness
 from checker.live_processes.explanation import Explainer
 from checker.live_processes.instants import Answer, LeastInstants
 from checker.live_processes.lifetimes import Lifetimes
@@ -18,14 +22,64 @@ from checker.live_processes.witness import Witness
 from checker.verdict import Invalid, Unknown, Valid, Verdict
 
 
-def check_live_processes(history: History, spec: LiveProcesses) -> Verdict:
+def check_live_processes(
+    history: History, spec: LiveProcesses, *, compiled: bool | None = None
+) -> Verdict:
     """Decides whether a history is valid under `spec`.
 
     Complexity: near-linear in events plus sizes of answers where answers tell incarnations;
     otherwise times the number of ways to read them, which `spec.matchings_max` bounds.
+
+    Args:
+      history: What the callers saw.
+      spec: What they were promised.
+      compiled: Whether to try the compiled check first; by default, where it pays.
     """
+    driver = _driver(len(history.events), compiled)
+    columns = None if driver is None else columns_of(history)
+    if driver is not None and columns is not None:
+        verdict = _compiled_verdict(driver, columns, spec, lambda: history)
+        if verdict is not None:
+            return verdict
     with collector_paused():
         return _check(history, spec)
+
+
+def check_columns(
+    columns: Columns, spec: LiveProcesses, *, compiled: bool | None = None
+) -> Verdict:
+    """As `check_live_processes`, of columns: events are made of them only to explain something."""
+    driver = _driver(len(columns), compiled)
+    if driver is not None:
+        verdict = _compiled_verdict(driver, columns, spec, columns.history)
+        if verdict is not None:
+            return verdict
+    with collector_paused():
+        return _check(columns.history(), spec)
+
+
+def _driver(events: int, compiled: bool | None) -> ModuleType | None:
+    if compiled is None:
+        return choice.driver_for(events)
+    return choice.load() if compiled else None
+
+
+def _compiled_verdict(
+    driver: ModuleType, columns: Columns, spec: LiveProcesses, history: Callable[[], History]
+) -> Verdict | None:
+    """`Valid`, or None where plain Python must look."""
+    if not driver.is_surely_valid(columns, spec):
+        return None
+
+    def witness() -> Witness:
+        with collector_paused():
+            verdict = _check(history(), spec)
+        assert isinstance(verdict, Valid)
+        assert isinstance(verdict.witness, Witness)
+        return verdict.witness
+
+    noun = "round" if spec.definition == "round" else "answer"
+    return Valid(DeferredWitness(witness, noun), algorithm="compiled")
 
 
 def _check(history: History, spec: LiveProcesses) -> Verdict:

@@ -248,7 +248,7 @@ class Replay:
             self._states.append(after)
             if size > STATES_BYTES_MAX and not keep_last:
                 break
-            while size > STATES_BYTES_MAX:
+            while size > STATES_BYTES_MAX and self._first < len(self._states) - 1:
                 size -= getsizeof(self._states[self._first])
                 self._states[self._first] = None
                 self._first += 1
@@ -376,10 +376,13 @@ def answer_all(
         bar_end = end if is_open else min(end, bars.end[bar])
         rank = bars.rank[bar]
         gaps = replay.gaps(bars.start[bar], bar_end, bar, rank)
+        if not gaps:
+            left_out += 1  # The states there were not kept.
+            continue
         bars.gap_first[bar] = gaps.start
         bars.gap_count[bar] = len(gaps)
         bars.gap_at[bar] = len(answers) // 4
-        for judged in replay.judge(bar, gaps, rank):
+        for _, judged in zip(gaps, replay.judge(bar, gaps, rank), strict=True):
             reason = texts.add(judged.reason) if judged.reason else no_reason
             state = machine.describe(judged.state, texts)
             answers += (state, int(judged.answer), judged.about, reason)

@@ -91,11 +91,13 @@ class _Check:
         for kind, part in enumerate(kinds.part):
             if part != LEFT_OUT:
                 used[part].append(kind)
-        self._words = [words_of(spec, operations.kinds, its_kinds, kinds.counts) for its_kinds in used]
+        self._words = [
+            words_of(spec, operations.kinds, its_kinds, kinds.counts) for its_kinds in used
+        ]
 
     def run(self, compiled: bool | None) -> Verdict:
         """Decides. `compiled`: whether to insist on the compiled searches; None: never use them."""
-        if compiled is not None and all(words is not None for words in self._words):
+        if compiled is not None:
             driver = driver_for(len(self._operations), insist=compiled)
             if driver is not None:
                 return self._run_compiled(driver)
@@ -106,7 +108,7 @@ class _Check:
     def _run_plain(self, *, may_switch: bool) -> Verdict:
         searches = [
             ObjectSearch(
-                problem, self._spec, self._operations.kinds, self._kinds.hints,
+                problem, self._spec, self._operations.kinds,
                 self._words[problem.part], paranoid=self._paranoid,
             )
             for problem in split(self._operations, self._kinds)
@@ -135,30 +137,45 @@ class _Check:
     def _run_compiled(self, driver: ModuleType) -> Verdict:
         words: dict[int, Guarded] = {}
         for its_words in self._words:
-            assert its_words is not None
-            words.update(its_words)
+            words.update(its_words or {})
+        part = [p if p >= 0 and self._words[p] is not None else LEFT_OUT for p in self._kinds.part]
         columns = driver.Columns(
-            self._operations, self._kinds.part, len(self._kinds.keys), words, self._spec.init()
+            self._operations, part, len(self._kinds.keys), words, self._spec.init()
         )
         check = driver.CompiledCheck(columns, self._budget)
         undecided: _Found | None = None
-        for part in check.not_valid():
-            decision = check.decision(part)
+        for number in check.not_valid():
+            decision = check.decision(number)
             if decision.valid:
                 continue
-            [problem] = split(self._operations, self._kinds, part)
+            [problem] = split(self._operations, self._kinds, {number})
             search = self._compiled_object(driver, check, problem)
             if decision.valid is False:
                 return self._invalid(search, decision)
             undecided = undecided or _Found(search, decision)
+        tables: dict[int, ObjectSearch] = {}
+        for problem in split(self._operations, self._kinds, self._without_words()):
+            search = tables[problem.part] = driver.TableObject(
+                problem, self._spec, self._operations.kinds
+            )
+            decision = search.decide(self._budget)
+            if decision.valid is False:
+                return self._invalid(search, decision)
+            if decision.valid is None:
+                undecided = undecided or _Found(search, decision)
         if undecided is not None:
             return _unknown(undecided)
 
         def searches() -> Iterator[ObjectSearch]:
             for problem in split(self._operations, self._kinds):
-                yield self._compiled_object(driver, check, problem)
+                table = tables.get(problem.part)
+                yield table or self._compiled_object(driver, check, problem)
 
-        return self._valid(searches, driver.SEARCH_NAME)
+        name = driver.SEARCH_NAME if len(tables) < len(self._words) else driver.TABLE_SEARCH_NAME
+        return self._valid(searches, name)
+
+    def _without_words(self) -> frozenset[int]:
+        return frozenset(part for part, words in enumerate(self._words) if words is None)
 
     def _compiled_object(self, driver: ModuleType, check: Any, problem: Problem) -> ObjectSearch:
         words = self._words[problem.part]

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -26,6 +27,7 @@ _DRIVER = "checker.search.compiled.driver"
 _background: list[subprocess.Popen[bytes]] = []
 
 
+@cache
 def is_installed() -> bool:
     """Whether the extra `coordlab[fast]` is there."""
     return all(importlib.util.find_spec(name) is not None for name in ("numpy", "numba"))

@@ -43,14 +43,14 @@ def anomaly_of(operations: Operations, search: ObjectSearch, decision: Decision)
         failing=numbers[failing],
         possible=tuple(possible[:POSSIBLE_SHOWN_MAX]),
         possible_count=len(possible),
-        prefix=tuple((index,) for index in search.order(done)),
+        prefix=tuple((index,) for index in search.order(decision.explained)),
         core=tuple(numbers[operation] for operation in core),
         context=tuple(numbers[operation] for operation in context),
     )
     involved = sorted({*evidence.core, evidence.failing})
     return Anomaly(
         kind=KIND,
-        summary=_summary(evidence),
+        summary=summary_of(evidence),
         details=tuple(_details(evidence)),
         cycle=cycle_of(operations, search.spec, evidence.core, evidence.context),
         processes=tuple(sorted({operations.process[index] for index in involved})),
@@ -80,7 +80,8 @@ def _possible(search: ObjectSearch, failing: int, done: int) -> list[PossibleSta
     return list(found.values())
 
 
-def _summary(evidence: Contradiction) -> str:
+def summary_of(evidence: Contradiction) -> str:
+    """One sentence: which operation cannot have happened."""
     operations = evidence.operations
     who = f"process {operations.process[evidence.failing]}"
     said = f"{operations.at(evidence.failing)} of {who} cannot have happened"

@@ -38,13 +38,15 @@ class Decision:
     Attributes:
       valid: Whether there is a legal order; None if that was not found out.
       algorithm: Which search said so.
-      events_done: Events that have an explanation. If invalid, the next one has none.
+      events_done: Events before the first that has no explanation, as far as is known.
+      explained: Events for which `ObjectSearch.order` can tell an order.
       reason: Why it is not known.
     """
 
     valid: bool | None
     algorithm: str
     events_done: int
+    explained: int
     reason: str = ""
 
 
@@ -55,7 +57,6 @@ class ObjectSearch:
       problem: Its history.
       spec: The specification.
       kinds: The kinds of the history.
-      hints: Per kind, what the specification says.
       words: The object's kinds as guarded assignments, or None.
       paranoid: Whether to search without pruning rules.
     """
@@ -65,7 +66,6 @@ class ObjectSearch:
         problem: Problem,
         spec: Specification,
         kinds: Sequence[Operation],
-        hints: Hints,
         words: dict[int, Guarded] | None,
         *,
         paranoid: bool = False,
@@ -73,9 +73,15 @@ class ObjectSearch:
         self.problem = problem
         self.spec = spec
         self.steps: Steps
-        if paranoid or words is None:
+        self.hints: Hints
+        used = dict.fromkeys(problem.kind)
+        if paranoid:
             self.steps = StepTable(spec, kinds)
-            self.hints: Hints = [Hint.NOTHING] * len(kinds) if paranoid else hints
+            self.hints = dict.fromkeys(used, Hint.NOTHING)
+        elif words is None:
+            abstract = spec.abstracted([kinds[kind] for kind in used])
+            self.steps = StepTable(abstract, kinds)
+            self.hints = {kind: abstract.hints(kinds[kind]) for kind in used}
         else:
             self.steps = WordSteps(spec, kinds, words)
             self.hints = self.steps.hints()
@@ -94,15 +100,15 @@ class ObjectSearch:
         try:
             valid = run(frontier, self.problem)
         except BudgetSpentError as error:
-            return Decision(None, FRONTIER, frontier.events_done, str(error))
-        return Decision(valid, FRONTIER, frontier.events_done)
+            return Decision(None, FRONTIER, frontier.events_done, frontier.events_done, str(error))
+        return Decision(valid, FRONTIER, frontier.events_done, frontier.events_done)
 
     def _decide_depth_first(self, budget: Budget) -> Decision:
         try:
             order, done = search_depth_first(self.problem, self.steps, budget)
         except BudgetSpentError as error:
-            return Decision(None, DEPTH_FIRST, 0, str(error))
-        return Decision(order is not None, DEPTH_FIRST, done)
+            return Decision(None, DEPTH_FIRST, 0, 0, str(error))
+        return Decision(order is not None, DEPTH_FIRST, done, done)
 
     def _decide_words(self, steps: WordSteps, budget: Budget) -> Decision:
         """Climbs from cheap and one-sided efforts to exact ones."""
@@ -117,19 +123,20 @@ class ObjectSearch:
             except BudgetSpentError as error:
                 reason = str(error)
                 budget.steps += 0 if share is None else share
-                if not effort.joins:
-                    explained = max(explained, frontier.events_done)
+                if not effort.joins and frontier.events_done > explained:
+                    explained, self._effort = frontier.events_done, effort
                 if share is None or budget.is_spent:
                     break
                 continue
-            if not effort.joins:
-                explained = max(explained, frontier.events_done)
+            if not effort.joins and frontier.events_done > explained:
+                explained, self._effort = frontier.events_done, effort
             if valid and not effort.relaxed and not (effort.joins and frontier.dropped):
                 self._effort = effort
-                return Decision(True, COUNTING, frontier.events_done)
+                return Decision(True, COUNTING, frontier.events_done, frontier.events_done)
             if not valid and (effort.joins or not frontier.dropped):
-                return Decision(False, COUNTING, self._first_unexplained(explained, frontier))
-        return Decision(None, COUNTING, explained, reason)
+                position = self._first_unexplained(explained, frontier.events_done)
+                return Decision(False, COUNTING, position, explained)
+        return Decision(None, COUNTING, explained, explained, reason)
 
     def _efforts(self) -> Iterator[tuple[Effort, int | None]]:
         """Efforts in order, each with the configurations that it may make."""
@@ -144,39 +151,38 @@ class ObjectSearch:
                 yield Effort(keep=keep, chains="if needed"), size * keep
         yield EXACT, None
 
-    def _first_unexplained(self, explained: int, frontier: CountingFrontier) -> int:
+    def _first_unexplained(self, explained: int, last: int) -> int:
         """The number of events before the first that surely has no explanation.
 
-        A search that joins notices a contradiction late. Between what a search that drops could explain
-        and where this one ended, each response is asked for by itself.
+        A search that joins notices a contradiction late. An exact one is asked where, if it is not too
+        hard.
         """
-        last = frontier.events_done
-        for position in range(explained, last):
-            if self.problem.events[position] < 0:
-                part = self.problem.first(position + 1)
-                search = ObjectSearch(part, self.spec, self._kinds, self.hints, self._words)
-                budget = Budget(steps_max=STEPS_PER_PART_MAX)
-                try:
-                    exact = CountingFrontier(search.word_steps(), budget)
-                    if not run(exact, part):
-                        return position
-                except BudgetSpentError:
-                    break
-        return last
-
-    def word_steps(self) -> WordSteps:
-        """The object's words."""
         assert isinstance(self.steps, WordSteps)
-        return self.steps
+        if explained == last:
+            return last
+        exact = CountingFrontier(self.steps, Budget(steps_max=STEPS_PER_PART_MAX))
+        try:
+            run(exact, self.problem, last + 1)
+        except BudgetSpentError:
+            return last
+        return exact.events_done
 
-    def _frontier(self, budget: Budget) -> Frontier | CountingFrontier:
+    def _frontier(self, budget: Budget, effort: Effort = EXACT) -> Frontier | CountingFrontier:
         if isinstance(self.steps, WordSteps):
-            return CountingFrontier(self.steps, budget, self._effort)
+            return CountingFrontier(self.steps, budget, effort)
         return Frontier(self.steps, self.hints, budget)
 
     def order(self, events: int | None = None) -> tuple[int, ...]:
-        """A legal order of the first events, which must have one, in numbers of the history."""
-        frontier = self._frontier(Budget())
+        """A legal order of the first events, in numbers of the history.
+
+        Args:
+          events: At most `Decision.explained`; None for all.
+        """
+        if self._paranoid and events is None:
+            order, _ = search_depth_first(self.problem, self.steps, Budget())
+            assert order is not None
+            return tuple(self.problem.numbers[operation] for operation in order)
+        frontier = self._frontier(Budget(), self._effort)
         run(frontier, self.problem, events)
         return self.placed(frontier.uses(), events)
 
@@ -202,12 +208,7 @@ class ObjectSearch:
           problem: The part.
           states: What the state may be at its beginning; None: what it is at the history's.
         """
-        budget = Budget(steps_max=STEPS_PER_PART_MAX)
-        frontier: Frontier | CountingFrontier
-        if isinstance(self.steps, WordSteps):
-            frontier = CountingFrontier(self.steps, budget)
-        else:
-            frontier = Frontier(self.steps, self.hints, budget)
+        frontier = self._frontier(Budget(steps_max=STEPS_PER_PART_MAX))
         if states is not None:
             frontier.start_from(states)
         try:
@@ -221,6 +222,4 @@ class ObjectSearch:
 
     def describe_state(self, state: Hashable) -> str:
         """A state in words."""
-        if isinstance(self.steps, WordSteps):
-            return self.steps.describe(state)
-        return self.spec.describe_state(state)
+        return self.steps.describe(state)

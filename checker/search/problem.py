@@ -7,12 +7,12 @@ and those of unknown outcome that are pure, which could always be taken not to h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from checker.errors import MalformedHistory
-from checker.operations import Failed, Operation, Operations
+from checker.operations import UNKNOWN, Failed, Operation, Operations
 from checker.specification import Hint, SetSpecification, Specification
 
 NEVER: Final = 1 << 60
@@ -31,13 +31,11 @@ class Kinds:
     Attributes:
       part: Per kind, the number of its object, or `LEFT_OUT`.
       keys: The objects.
-      hints: Per kind.
       counts: By kind, how many operations there are.
     """
 
     part: list[int]
     keys: list[Hashable]
-    hints: list[Hint]
     counts: Counter[int]
 
 
@@ -59,10 +57,6 @@ class Problem:
     events: Sequence[int]
     kind: Sequence[int]
 
-    def first(self, events: int) -> Problem:
-        """The problem that the first events are."""
-        return Problem(self.part, self.key, self.numbers, self.events[:events], self.kind)
-
     def responses(self) -> list[int]:
         """By local number, the position of the response in `events`, or `NEVER`."""
         responded = [NEVER] * len(self.numbers)
@@ -79,35 +73,30 @@ def classify(operations: Operations, spec: Specification | SetSpecification) -> 
       MalformedHistory: an operation that the specification does not know, or whose arguments cannot be.
     """
     keys: dict[Hashable, int] = {}
-    part: list[int] = []
-    hints: list[Hint] = []
+    part = [LEFT_OUT] * len(operations.kinds)
     known = frozenset(spec.functions)
     counts = Counter(operations.kind)
-    for number, kind in enumerate(operations.kinds):
-        if not counts[number]:
-            # A recorder meets each operation first with its result unknown.
-            part.append(LEFT_OUT)
-            hints.append(Hint.NOTHING)
-            continue
-        if known and kind.function not in known:
+    malformed, partition = spec.malformed, spec.partition
+    # Kinds that do not occur are left out: a recorder meets each with its result unknown first.
+    for number in counts:
+        kind = operations.kinds[number]
+        function, _, _, result = kind
+        if known and function not in known:
             _refuse(
                 operations,
                 number,
-                f"specification '{spec.name}' knows no operation {kind.function!r:.80}; it knows "
+                f"specification '{spec.name}' knows no operation {function!r:.80}; it knows "
                 f"{', '.join(spec.functions)}",
             )
-        problem = spec.malformed(kind)
+        problem = malformed(kind)
         if problem is not None:
             _refuse(operations, number, f"{kind!s:.200}: {problem}")
-        failed = isinstance(kind.result, Failed) and not spec.observes_failure(kind)
-        hint = Hint.NOTHING
-        if not failed and isinstance(spec, Specification):
-            hint = spec.hints(kind)
-        hints.append(hint)
-        if failed or (kind.is_open and hint & Hint.PURE):
-            part.append(LEFT_OUT)
-        else:
-            part.append(keys.setdefault(spec.partition(kind), len(keys)))
+        if result is UNKNOWN:
+            if isinstance(spec, Specification) and spec.hints(kind) & Hint.PURE:
+                continue
+        elif isinstance(result, Failed) and not spec.observes_failure(kind):
+            continue
+        part[number] = keys.setdefault(partition(kind), len(keys))
     if None in keys and len(keys) > 1:
         mixed = next(
             number
@@ -120,24 +109,31 @@ def classify(operations: Operations, spec: Specification | SetSpecification) -> 
             f"{operations.kinds[mixed]!s:.200} names no object, while others do; a specification must "
             "partition all operations or none",
         )
-    return Kinds(part, list(keys), hints, counts)
+    return Kinds(part, list(keys), counts)
 
 
-def _refuse(operations: Operations, kind: int, problem: str) -> None:
+def _refuse(operations: Operations, kind: int, problem: str) -> NoReturn:
     index = operations.kind.index(kind)
     line = operations.line[index] or None
     raise MalformedHistory(problem, path=operations.source or None, line=line)
 
 
-def split(operations: Operations, kinds: Kinds, only: int | None = None) -> list[Problem]:
+def split(
+    operations: Operations, kinds: Kinds, only: Collection[int] | None = None
+) -> list[Problem]:
     """One problem per object, in the order of their first invocations.
 
     Args:
       operations: The history.
       kinds: What its kinds mean.
-      only: The one object that is wanted, or None for all.
+      only: The objects that are wanted, or None for all.
     """
-    part, kind = kinds.part, operations.kind
+    kind = operations.kind
+    part = kinds.part
+    if only is not None:
+        if not only:
+            return []
+        part = [where if where in only else LEFT_OUT for where in part]
     local = [0] * len(operations)
     numbers: list[list[int]] = [[] for _ in kinds.keys]
     events: list[list[int]] = [[] for _ in kinds.keys]
@@ -145,7 +141,7 @@ def split(operations: Operations, kinds: Kinds, only: int | None = None) -> list
     for event in operations.events:
         index = event if event >= 0 else ~event
         where = part[kind[index]]
-        if where == LEFT_OUT or (only is not None and where != only):
+        if where == LEFT_OUT:
             continue
         if event >= 0:
             local[index] = len(numbers[where])

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import TypeAlias
 
-from checker.errors import CheckerError
+from checker.errors import SpecificationError
 from checker.operations import Operation
 from checker.specification import Illegal, OneOf, Specification
 
 Successors: TypeAlias = tuple[Hashable, ...]
 """The states that an operation may lead to; empty if it is illegal."""
-
-
-class SpecificationError(CheckerError):
-    """A specification broke its own rules: `step` raised, or returned what it must not."""
 
 
 class StepTable:
@@ -27,7 +24,7 @@ class StepTable:
     def __init__(self, spec: Specification, kinds: Sequence[Operation]) -> None:
         self.spec = spec
         self.kinds = kinds
-        self.rows: list[dict[Hashable, Successors]] = [{} for _ in kinds]
+        self.rows: defaultdict[int, dict[Hashable, Successors]] = defaultdict(dict)
 
     def init(self) -> Hashable:
         """The first state.
@@ -40,7 +37,7 @@ class StepTable:
             hash(state)
         except Exception as error:
             raise SpecificationError(
-                f"init() of specification '{self.spec.name}' failed: {_said(error)}"
+                f"init() of specification '{self.spec.name}' failed: {said(error)}"
             ) from error
         return state
 
@@ -65,7 +62,7 @@ class StepTable:
         except Exception as error:
             raise SpecificationError(
                 f"step() of specification '{self.spec.name}' failed for {operation} in state "
-                f"{state!r:.200}: {_said(error)}; it must accept every state that operations can "
+                f"{state!r:.200}: {said(error)}; it must accept every state that operations can "
                 "lead to, and return a state that can be hashed"
             ) from error
         self.rows[kind][state] = successors
@@ -76,6 +73,10 @@ class StepTable:
         row = self.rows[kind]
         known = row.get(state)
         return self.ask(kind, state) if known is None else known
+
+    def describe(self, state: Hashable) -> str:
+        """A state in words."""
+        return self.spec.describe_state(state)
 
     def why_illegal(self, kind: int, state: Hashable) -> str:
         """The specification's own reason, or one in our words."""
@@ -90,5 +91,6 @@ def reason_illegal(spec: Specification, operation: Operation, state: Hashable) -
     return f"the state is {spec.describe_state(state)}"
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
+    """An exception in a few words."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

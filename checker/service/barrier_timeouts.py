@@ -6,13 +6,14 @@ needs some call of the same barrier whose time-out was over by then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from checker.anomaly import Anomaly
 from checker.history.events import Info, Invoke
 from checker.history.history import History
 
 TIMED_OUT = "DEADLINE_EXCEEDED"
+TOO_EARLY = "barrier-timed-out-early"
+"""Kind of the anomaly."""
+
 TOLERANCE_NS = 100_000_000
 """The service measures by a clock of its own, which is read before and after the call is recorded."""
 
@@ -54,15 +55,11 @@ class BarrierTimeouts:
         """A time-out of a barrier that came too early."""
         return self._early.get(barrier) if isinstance(barrier, str) else None
 
-    def barriers(self) -> Iterable[str]:
-        """The barriers that have one."""
-        return self._early
-
 
 def _too_early(invoke: Invoke, event: Info, earliest_ns: int) -> Anomaly:
     missing_s = (earliest_ns - event.time_ns) / 1e9
     return Anomaly(
-        kind="barrier-timed-out-early",
+        kind=TOO_EARLY,
         summary=(
             f"Process {event.process} (operation {event.id}) was told that the barrier timed out, "
             f"{missing_s:.3f} s before the time-out of any of its calls."

@@ -31,7 +31,7 @@ from checker.live_processes.spec import LiveProcesses
 from checker.operations import Failed, Operation, Operations
 from checker.search import check_operations
 from checker.service.barrier import check_barrier
-from checker.service.barrier_timeouts import BarrierTimeouts
+from checker.service.barrier_timeouts import TOO_EARLY, BarrierTimeouts
 from checker.service.split import Part, split
 from checker.service.store_objects import StoreObjects, node_of
 from checker.specification import SetSpecification, Specification
@@ -61,6 +61,9 @@ _RESERVED_BARRIERS = ("Shutdown::", "[Init]Wait_for_all_tasks_to_register")
 _NAMES_MAX = 4
 
 
+_LIVE_SET = "live set"
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectVerdict:
     """What became of one object.
@@ -80,6 +83,11 @@ class ObjectVerdict:
     algorithm: str = ""
     seconds: float = 0.0
     reason: str = ""
+
+    @property
+    def is_live_sets(self) -> bool:
+        """Whether this is the row of the `live_processes` barrier."""
+        return self.object.startswith(_LIVE_SET)
 
     @property
     def word(self) -> str:
@@ -149,7 +157,7 @@ class _ServiceCheck:
                 if isinstance(event, Invoke) and event.operation == LIVE_PROCESSES
             }
             yield _timed(
-                "live sets" if len(sets) > 1 else "live set",
+                f"{_LIVE_SET}s" if len(sets) > 1 else _LIVE_SET,
                 calls,
                 lambda: check_live_processes(history, spec),
                 "rounds" if spec.definition == "round" else "least instants",
@@ -206,7 +214,7 @@ class _ServiceCheck:
         return [objects[name] for name in order], [of_kind[code] for code in self._operations.kind]
 
     def _refuse(self, kind: int, problem: str | None) -> None:
-        if problem is not None:
+        if problem is not None and kind in self._operations.kind:
             index = self._operations.kind.index(kind)
             which = f"operation {self._ids[index]}, {self._operations.kinds[kind]!s:.200}"
             raise MalformedHistory(f"{which}: {problem}")
@@ -225,7 +233,7 @@ class _ServiceCheck:
             return found
 
         row = _timed(name, len(part.numbers), verdict)
-        if not isinstance(row.verdict, Invalid) or row.verdict.anomaly.kind == _EARLY:
+        if not isinstance(row.verdict, Invalid) or row.verdict.anomaly.kind == TOO_EARLY:
             return row
         anomaly = row.verdict.anomaly
         ids = tuple(sorted(self._ids[part.numbers[each]] for each in anomaly.operations))
@@ -250,9 +258,6 @@ class _ServiceCheck:
 
     def _name_in(self, part: Part) -> Callable[[int], str]:
         return lambda call: f"operation {self._ids[part.numbers[call]]}"
-
-
-_EARLY = "barrier-timed-out-early"
 
 
 def _possible_starts(kinds: Sequence[Operation]) -> list[bytes]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Sequence
+from itertools import accumulate, pairwise
 
 from checker.operations import UNKNOWN, Operation, show
-from checker.specification import Guarded, Hint, Illegal, Specification
+from checker.specification import Guarded, Hint, Illegal, Specification, Transitions
 from checker.specs.outcome import has_result
 
 
@@ -20,18 +21,18 @@ class Kv(Specification):
     name = "kv"
     functions = ("get", "put", "append")
 
-    def init(self) -> str:
+    def init(self) -> Hashable:
         """Empty."""
         return ""
 
-    def step(self, state: str, operation: Operation) -> str | Illegal:
+    def step(self, state: Hashable, operation: Operation) -> Hashable | Illegal:
         """See the class."""
         if operation.function == "get":
             if operation.result is UNKNOWN or operation.result == state:
                 return state
             return Illegal(f"the value is {show(state)}")
         assert isinstance(operation.argument, str)
-        return operation.argument if operation.function == "put" else state + operation.argument
+        return operation.argument if operation.function == "put" else f"{state}{operation.argument}"
 
     def hints(self, operation: Operation) -> Hint:
         """Gets are pure, puts are blind; it is always possible to append."""
@@ -58,13 +59,21 @@ class Kv(Specification):
         whose value occurs in one place only, and once, must have happened there: what was read is put
         together of such pieces in one way only.
         """
-        pieces = _Pieces(operations, counts)
+        reads = _Reads(operations)
+        if not reads.can_be_searched:
+            return super().guarded_all(operations, counts)
+        pieces = _Pieces(reads, operations, counts)
         return [
             pieces.guarded(operation)
             if operation.function == "append" and operation.argument
             else self.guarded(operation)
             for operation in operations
         ]
+
+    def abstracted(self, operations: Sequence[Operation]) -> Specification:
+        """All values that no get has seen the beginning of are one."""
+        reads = _Reads(operations)
+        return _ReadKv(reads) if reads.can_be_searched else self
 
     def malformed(self, operation: Operation) -> str | None:
         """Values are strings."""
@@ -80,24 +89,118 @@ class Kv(Specification):
 _UNREAD = ("a value that nobody read",)
 """The state after an append that no get has seen. No string, so that no guard tests it."""
 
-_READ_MAX = 64
-"""So many values of one key that do not continue one another are looked at, and no more."""
 
+class _Reads:
+    """What the gets of one key returned.
 
-class _Pieces:
-    """The places of appended values in the values that were read."""
+    Attributes:
+      longest: The values that begin no other one.
+      can_be_searched: Whether none of them holds what stands between them here.
+    """
 
-    def __init__(self, operations: Sequence[Operation], counts: Sequence[int]) -> None:
+    def __init__(self, operations: Sequence[Operation]) -> None:
         read = {
             operation.result
             for operation in operations
             if operation.function == "get" and isinstance(operation.result, str)
         }
-        self._longest: list[str] = []
-        for value in sorted(read, key=len, reverse=True):
-            if len(self._longest) <= _READ_MAX:
-                if not any(longer.startswith(value) for longer in self._longest):
-                    self._longest.append(value)
+        self._sorted = sorted(read)
+        # In sorted order, what a value begins comes right after it.
+        self.longest = [
+            value
+            for value, following in pairwise([*self._sorted, ""])
+            if not following.startswith(value)
+        ]
+        self._text = _BETWEEN.join(self.longest)
+        self._places: dict[str, list[str]] = {}
+        self.can_be_searched = self._text.count(_BETWEEN) == max(0, len(self.longest) - 1)
+        self._starts = list(
+            accumulate((len(value) + len(_BETWEEN) for value in self.longest[:-1]), initial=0)
+        )
+
+    def is_seen(self, value: str) -> bool:
+        """Whether a get returned the value, or one that it begins."""
+        place = bisect_left(self._sorted, value)
+        return place < len(self._sorted) and self._sorted[place].startswith(value)
+
+    def places(self, value: str) -> list[str]:
+        """What comes before each occurrence of a value in the longest ones."""
+        known = self._places.get(value)
+        if known is not None:
+            return known
+        found: list[str] = []
+        self._places[value] = found
+        if _BETWEEN in value:
+            return found
+        place = self._text.find(value)
+        while place >= 0:
+            start = self._starts[bisect_right(self._starts, place) - 1]
+            found.append(self._text[start:place])
+            place = self._text.find(value, place + 1)
+        return found
+
+
+_BETWEEN = "\0"
+"""Stands between values that are searched together."""
+
+
+
+class _ReadKv(Kv):
+    """A `Kv` in which all values that do not begin one that was read are one."""
+
+    def __init__(self, reads: _Reads) -> None:
+        self._reads = reads
+
+    def init(self) -> Hashable:
+        return self._seen("")
+
+    def step(self, state: Hashable, operation: Operation) -> Hashable | Illegal:
+        if operation.function == "put":
+            assert isinstance(operation.argument, str)
+            return self._seen(operation.argument)
+        if operation.function == "append":
+            assert isinstance(operation.argument, str)
+            return self._seen(state + operation.argument) if isinstance(state, str) else state
+        if operation.result is UNKNOWN or operation.result == state:
+            return state
+        return Illegal(f"the value is {self.describe_state(state)}")
+
+    def transitions(self, operation: Operation) -> Transitions | None:
+        value = operation.argument
+        if operation.function == "get" and not operation.is_open:
+            return Transitions({operation.result: operation.result}, _ILLEGAL)
+        if operation.function == "put" and isinstance(value, str):
+            return Transitions({}, self._seen(value))
+        if operation.function == "append" and isinstance(value, str) and value:
+            given = {before: before + value for before in self._reads.places(value)}
+            return Transitions(given, _UNREAD)
+        return None
+
+    def hints(self, operation: Operation) -> Hint:
+        hint = super().hints(operation)
+        value = operation.argument
+        if operation.function == "append" and isinstance(value, str) and value:
+            if not self._reads.places(value):
+                hint |= Hint.BLIND
+        return hint
+
+    def describe_state(self, state: Hashable) -> str:
+        return show(state) if isinstance(state, str) else str(_UNREAD[0])
+
+    def _seen(self, value: str) -> Hashable:
+        return value if self._reads.is_seen(value) else _UNREAD
+
+
+_ILLEGAL = Illegal()
+
+
+class _Pieces:
+    """The places of appended values in the values that were read."""
+
+    def __init__(
+        self, reads: _Reads, operations: Sequence[Operation], counts: Sequence[int]
+    ) -> None:
+        self._reads = reads
         self._puts = {
             operation.argument
             for operation in operations
@@ -108,11 +211,10 @@ class _Pieces:
             if operation.function == "append" and isinstance(operation.argument, str):
                 if operation.argument:
                     times[operation.argument] = times.get(operation.argument, 0) + count
+        self._values = times
         self._place: dict[str, set[str]] = {value: set() for value in times}
-        self._is_clear = (
-            len(self._longest) <= _READ_MAX
-            and all(count == 1 for count in times.values())
-            and all(self._fits(value) for value in self._longest)
+        self._is_clear = all(count == 1 for count in times.values()) and all(
+            self._fits(value) for value in self._reads.longest
         )
 
     def guarded(self, operation: Operation) -> Guarded | None:

@@ -8,7 +8,7 @@ Source: service-semantics.md, section 7, measured at jaxlib 0.10.2 and 0.12.0.1.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from checker.operations import UNKNOWN, Failed, Operation, show
@@ -145,6 +145,39 @@ class ServiceKey(_Store):
         new = value_bytes(argument_named(operation.argument, "value"))
         return Guarded("any" if overwrites else "is", None, assigns=True, new=new)
 
+    def guarded_all(
+        self, operations: Sequence[Operation], counts: Sequence[int]
+    ) -> Sequence[Guarded | None]:
+        """Increments too, where only one of the values that the key can ever have is their number.
+
+        Without increments of unknown outcome these values are known: what was set, and what increments
+        returned.
+        """
+        del counts
+        increments = [each for each in operations if each.function == INCREMENT]
+        if any(each.is_open for each in increments):
+            return [self.guarded(operation) for operation in operations]
+        values: dict[int, set[Hashable]] = {}
+        for value in self._possible(operations):
+            number = 0 if value is None else number_in(value)
+            if number is not None:
+                values.setdefault(number, set()).add(value)
+        return [
+            _guarded_increment(operation, values)
+            if operation.function == INCREMENT and isinstance(operation.result, int)
+            else self.guarded(operation)
+            for operation in operations
+        ]
+
+    def _possible(self, operations: Iterable[Operation]) -> Iterator[bytes | None]:
+        yield self.initial
+        yield None
+        for operation in operations:
+            if operation.function == SET:
+                yield value_bytes(argument_named(operation.argument, "value"))
+            elif operation.function == INCREMENT and isinstance(operation.result, int):
+                yield str(operation.result).encode()
+
     def describe_state(self, state: bytes | None) -> str:
         """The value, or `absent`."""
         return show_value(state)
@@ -205,6 +238,20 @@ class ServiceStore(_Store):
     def describe_state(self, state: _State) -> str:
         """`a = '1', a/b = '2'`."""
         return _text(sorted(state, key=_bytes_of_key))
+
+
+def _guarded_increment(operation: Operation, values: Mapping[int, set[Hashable]]) -> Guarded | None:
+    """An increment that returned, if at most one of `values` can have been there before."""
+    result = operation.result
+    assert isinstance(result, int)
+    before = wrapped(result - _increment(operation))
+    found: set[Hashable] = values.get(before, {_NEVER})
+    if len(found) > 1:
+        return None
+    return Guarded("is", next(iter(found)), assigns=True, new=str(result).encode())
+
+
+_NEVER = "no value of a key"
 
 
 def _overwrites(operation: Operation) -> bool:

@@ -78,7 +78,7 @@ def marks_of(
 ) -> list[Mark]:
     """All marks of a history and its verdict, in the order in which they are drawn."""
     keyed = list(_event_marks(history, facts, words, _accused(verdict)))
-    if isinstance(verdict, Valid):
+    if isinstance(verdict, Valid) and isinstance(verdict.witness, Witness):
         keyed += _witness_marks(verdict.witness, facts, clock)
     keyed.sort(key=lambda pair: pair[0])
     return [mark for _, mark in keyed]

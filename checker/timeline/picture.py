@@ -15,6 +15,7 @@ from checker.timeline.marks import Mark, marks_of
 from checker.timeline.pen import ASCII, BOX, TONES, Pen, Tone
 from checker.timeline.rows import Row, near, rows_of
 from checker.timeline.words import Words
+from checker.live_processes.witness import Witness
 from checker.verdict import Invalid, Valid, Verdict
 
 LANE_WIDTH_MIN = 14
@@ -106,7 +107,7 @@ def _lanes(
     if isinstance(verdict, Invalid):
         callers = {facts.caller[id_] for id_ in verdict.anomaly.operations if id_ in facts.caller}
         involved = set(verdict.anomaly.processes)
-    elif isinstance(verdict, Valid):
+    elif isinstance(verdict, Valid) and isinstance(verdict.witness, Witness):
         involved = {failure.process for failure in verdict.witness.failures}
 
     def importance(process: int) -> tuple[bool, bool, bool, int]:

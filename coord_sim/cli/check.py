@@ -3,27 +3,55 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
-from checker import History, Invalid, LiveProcesses, MalformedHistory, Verdict
-from coord_sim.cli.errors import complain, problem_of
+from checker import (
+    Anomaly,
+    History,
+    Invalid,
+    LiveProcesses,
+    MalformedHistory,
+    Unknown,
+    Valid,
+    Verdict,
+    check,
+)
+from checker.operations import Operations
+from checker.printable import printable
+from checker.service import ObjectVerdict, check_service
+from checker.specification import SetSpecification, Specification
+from coord_sim.cli import follow
+from coord_sim.cli.errors import CommandError, complain, problem_of
 from coord_sim.cli.exit_codes import BAD_INPUT, code_of, worst
-from coord_sim.cli.reading import add_reading, published_verdict, read_and_check, spec_of
+from coord_sim.cli.numbers import positive_int, positive_seconds
+from coord_sim.cli.reading import add_reading, published_verdict, read_history, spec_of
+from coord_sim.cli.specs import named_spec
+from coord_sim.cli.terminal import Progress, plain
 from coord_sim.cli.verdict_text import verdict_lines
 
 EXAMPLES = """\
 examples:
   coordlab check run.jsonl
-      the round reading, with false suspicion allowed
+      every object of a history of ours: live sets, blocks, keys, barriers
   coordlab check --definition published --failures crash-stop run.jsonl
-      the guide's own definition
-  coordlab check --json demo-out/*.jsonl
-      one JSON object a line
+      live sets by the guide's own definition
+  coordlab check --spec cas-register history.edn etcd.log
+      a history of Jepsen, Porcupine, etcd or Maelstrom, recognised by what it holds
+  coordlab check --spec kv --timeout 60 --json history.edn
+      one JSON object per file; unknown after a minute
+  coordlab check --follow run.jsonl
+      while it is written; ends at the first violation
 
 Exit code: 0 valid, 1 invalid, 2 bad input, 3 unknown; for several files the first of 2, 1, 3, 0.
 """
+
+ROWS_SHOWN_MAX = 30
+"""Of the objects that are valid, so many are shown; of the others, all."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -31,12 +59,41 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "check",
         help="check recorded histories",
-        description="Checks histories against the live_processes barrier.",
+        description="Checks histories: of the coordination service, object by object; or, with --spec, "
+        "of any object.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument(
+        "--spec", metavar="NAME", help="what the operations are checked against, e.g. register"
+    )
+    parser.add_argument(
+        "--independent",
+        action=argparse.BooleanOptionalAction,
+        help="whether Jepsen's values are [key value] pairs of independent objects "
+        "(default: if all are)",
+    )
+    limits = parser.add_argument_group("limits")
+    limits.add_argument(
+        "--timeout",
+        type=positive_seconds,
+        metavar="SECONDS",
+        help="give up after so long, with the verdict unknown (default: never)",
+    )
+    limits.add_argument(
+        "--memory",
+        type=positive_int,
+        metavar="MIB",
+        help="give up above so much memory for a search (default: 2048)",
+    )
+    limits.add_argument(
+        "--paranoid",
+        action="store_true",
+        help="search without pruning rules, and replay the witness; slow",
+    )
     add_reading(parser)
+    follow.add_follow_options(parser)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="one JSON object per file")
     output.add_argument("--quiet", action="store_true", help="verdicts without explanations")
@@ -45,48 +102,212 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Checks every file, whatever becomes of the others."""
-    spec = spec_of(options)
+    if options.follow:
+        return follow.run(options)
+    spec = None if options.spec is None else named_spec(options.spec)
     codes = []
     for path in options.files:
         try:
-            history, verdict = read_and_check(path, spec)
+            if spec is None:
+                codes.append(_check_service(options, path))
+            else:
+                codes.append(_check_operations(options, path, spec))
         except (MalformedHistory, OSError) as error:
             codes.append(_report_error(options, path, error))
-        else:
-            _report(options, path, history, verdict, spec)
-            codes.append(code_of(verdict))
     return worst(codes)
 
 
-def _report(
-    options: argparse.Namespace, path: str, history: History, verdict: Verdict, spec: LiveProcesses
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of one file with objects of its own kind."""
+
+    history: History
+    rows: Sequence[ObjectVerdict]
+    spec: LiveProcesses
+
+    @property
+    def live(self) -> Verdict | None:
+        """The verdict on the live sets, which is told with the published one beside it."""
+        return next((row.verdict for row in self.rows if row.is_live_sets), None)
+
+    @property
+    def worst(self) -> Verdict:
+        """The verdict on the whole."""
+        verdicts = [row.verdict for row in self.rows if row.verdict is not None]
+        for kind in (Invalid, Unknown):
+            for verdict in verdicts:
+                if isinstance(verdict, kind):
+                    return verdict
+        return self.live or verdicts[0]
+
+
+def _check_service(options: argparse.Namespace, path: str) -> int:
+    spec = spec_of(options)
+    history = read_history(path)
+    with Progress(f"checking {printable(path)}") as progress:
+        progress.say(f"checking {printable(path)} ({len(history.events):,} events)")
+        try:
+            rows = check_service(
+                history, live=spec, timeout_s=options.timeout, paranoid=options.paranoid
+            )
+            if all(row.verdict is None for row in rows):
+                # Nothing that is known was called: the lifetimes are looked at all the same.
+                rows = (ObjectVerdict("live set", 0, check(history, spec)), *rows)
+        except MalformedHistory as error:
+            raise MalformedHistory(error.problem, path=path, field=error.field) from None
+    outcome = _Outcome(history, rows, spec)
     if options.json:
-        print(json.dumps(_fields(path, history, verdict, spec)))
+        print(json.dumps(_service_fields(path, outcome)))
+    else:
+        for line in _service_lines(path, outcome, quiet=options.quiet):
+            print(line)
+    return code_of(outcome.worst)
+
+
+def _service_lines(path: str, outcome: _Outcome, *, quiet: bool) -> Iterator[str]:
+    verdict = outcome.worst
+    others = [row for row in outcome.rows if not row.is_live_sets]
+    if verdict is outcome.live or outcome.live is None:
+        lines = verdict_lines(path, outcome.history, verdict, spec=outcome.spec, quiet=quiet)
+    else:
+        lines = iter([f"{plain(path)}: {verdict.word}"])
+    yield next(lines)
+    if quiet:
         return
-    for line in verdict_lines(path, history, verdict, spec=spec, quiet=options.quiet):
-        print(line)
+    if others:
+        yield from _table(outcome.rows)
+    for row in outcome.rows:
+        if row.verdict is not None and row.verdict is not outcome.live:
+            if not isinstance(row.verdict, Valid):
+                yield f"  {plain(row.object)}: {row.verdict.word}"
+                for sentence in row.verdict.explain().splitlines():
+                    yield f"    {plain(sentence)}"
+    if outcome.live is not None and verdict is not outcome.live:
+        if not isinstance(outcome.live, Valid):
+            for sentence in outcome.live.explain().splitlines():
+                yield f"  {plain(sentence)}"
+    yield from lines
 
 
-def _fields(
-    path: str, history: History, verdict: Verdict, spec: LiveProcesses
-) -> dict[str, object]:
-    fields: dict[str, object] = {
+def _table(rows: Sequence[ObjectVerdict]) -> Iterator[str]:
+    """Object, operations, verdict, algorithm and time, a line each."""
+    valid = [row for row in rows if isinstance(row.verdict, Valid)]
+    shown = [row for row in rows if not isinstance(row.verdict, Valid)] + valid[:ROWS_SHOWN_MAX]
+    shown.sort(key=rows.index)
+    names = [plain(row.object) for row in shown]
+    width = min(48, max(len("object"), *map(len, names)))
+    yield f"  {'object':<{width}}  operations  verdict      algorithm                   time"
+    for name, row in zip(names, shown, strict=True):
+        name = name if len(name) <= width else f"{name[: width - 1]}~"
+        time_ms = f"{row.seconds * 1e3:.1f} ms" if row.verdict is not None else ""
+        how = row.algorithm if row.verdict is not None else row.reason
+        yield (
+            f"  {name:<{width}}  {row.operations:>10}  {row.word:<11}  {how:<22} {time_ms:>9}".rstrip()
+        )
+    if len(valid) > ROWS_SHOWN_MAX:
+        operations = sum(row.operations for row in valid[ROWS_SHOWN_MAX:])
+        yield f"  and {len(valid) - ROWS_SHOWN_MAX} more objects with {operations} operations: valid"
+
+
+def _service_fields(path: str, outcome: _Outcome) -> dict[str, object]:
+    verdict = outcome.worst
+    found: dict[str, object] = {
         "file": path,
         "verdict": verdict.word,
-        "definition": spec.definition,
-        "failures": spec.failures,
-        "events": len(history.events),
+        "definition": outcome.spec.definition,
+        "failures": outcome.spec.failures,
+        "events": len(outcome.history.events),
         "explanation": verdict.explain(),
-        "notes": list(history.notes),
-        "cannot_know": list(history.header.cannot_know),
+        "notes": list(outcome.history.notes),
+        "cannot_know": list(outcome.history.header.cannot_know),
+        "objects": [
+            {
+                "object": row.object,
+                "operations": row.operations,
+                "verdict": row.word,
+                "algorithm": row.algorithm,
+                "seconds": row.seconds,
+                "reason": row.reason,
+            }
+            for row in outcome.rows
+        ],
     }
-    published = published_verdict(history, verdict, spec)
-    if published is not None:
-        fields["published"] = published.word
+    if outcome.live is not None:
+        published = published_verdict(outcome.history, outcome.live, outcome.spec)
+        if published is not None:
+            found["published"] = published.word
     if isinstance(verdict, Invalid):
-        fields["anomaly"] = dataclasses.asdict(verdict.anomaly)
-    return fields
+        found["anomaly"] = _anomaly_fields(verdict.anomaly)
+    return found
+
+
+def _check_operations(
+    options: argparse.Namespace, path: str, spec: Specification | SetSpecification
+) -> int:
+    from checker.formats import read_operations
+
+    with Progress(f"reading {printable(path)}") as progress:
+        progress.say(f"reading {printable(path)}")
+        operations = read_operations(path, independent=options.independent)
+        progress.say(f"checking {printable(path)} ({len(operations):,} operations)")
+        began_s = time.perf_counter()
+        verdict = check(
+            operations,
+            spec,
+            timeout_s=options.timeout,
+            memory_bytes_max=None if options.memory is None else options.memory << 20,
+            paranoid=options.paranoid,
+        )
+        seconds = time.perf_counter() - began_s
+    for note in operations.notes:
+        print(f"coordlab: {printable(path)}: {note}", file=sys.stderr)
+    if options.json:
+        print(json.dumps(_operations_fields(path, spec, operations, verdict, seconds)))
+        return code_of(verdict)
+    print(f"{plain(path)}: {verdict.word}")
+    if not options.quiet:
+        for sentence in verdict.explain().splitlines():
+            print(f"  {plain(sentence)}")
+        print(f"  {spec.name}, {verdict.algorithm or 'nothing to search'}, {seconds * 1e3:.1f} ms")
+    return code_of(verdict)
+
+
+def _operations_fields(
+    path: str,
+    spec: Specification | SetSpecification,
+    operations: Operations,
+    verdict: Verdict,
+    seconds: float,
+) -> dict[str, object]:
+    found: dict[str, object] = {
+        "file": path,
+        "verdict": verdict.word,
+        "spec": spec.name,
+        "operations": len(operations),
+        "explanation": verdict.explain(),
+        "algorithm": verdict.algorithm,
+        "seconds": seconds,
+        "notes": list(operations.notes),
+    }
+    if isinstance(verdict, Invalid):
+        found["anomaly"] = _anomaly_fields(verdict.anomaly)
+    if isinstance(verdict, Unknown):
+        found["events_done"] = verdict.events_done
+        found["events"] = verdict.events
+    return found
+
+
+def _anomaly_fields(anomaly: Anomaly) -> dict[str, object]:
+    """All of an anomaly but its evidence, which holds the whole history."""
+    found = {field.name: getattr(anomaly, field.name) for field in fields(anomaly)}
+    del found["evidence"]
+    found["cycle"] = [
+        {"before": r.before, "after": r.after, "because": r.because} for r in anomaly.cycle
+    ]
+    if anomaly.evidence is not None:
+        found["core"] = list(anomaly.evidence.core)
+        found["possible_states"] = [possible.state for possible in anomaly.evidence.possible]
+    return found
 
 
 def _report_error(options: argparse.Namespace, path: str, error: MalformedHistory | OSError) -> int:

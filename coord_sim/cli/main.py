@@ -7,10 +7,21 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from coord_sim.cli import check, demo, run, serve, show, simulate, wrap
+from coord_sim.cli import (
+    check,
+    convert,
+    demo,
+    report,
+    run,
+    serve,
+    show,
+    simulate,
+    warmup,
+    wrap,
+)
 from coord_sim.cli.ending import exit_code_of
 
-_SUBCOMMANDS = (demo, check, show, simulate, serve, run, wrap)
+_SUBCOMMANDS = (demo, check, show, report, convert, simulate, serve, run, wrap, warmup)
 
 EXAMPLES = """\
 examples:

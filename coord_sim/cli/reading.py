@@ -53,16 +53,28 @@ def read_and_check(path: str, spec: LiveProcesses) -> tuple[History, Verdict]:
       MalformedHistory: naming the file.
       OSError: the file cannot be read.
     """
-    with Progress(f"reading {printable(path)}, event") as progress:
-        history = read(path, report=progress.step)
+    history = read_history(path)
+    with Progress(f"checking {printable(path)}") as progress:
         progress.say(f"checking {printable(path)} ({len(history.events):,} events)")
         try:
             verdict = check(history, spec)
         except MalformedHistory as error:
             raise MalformedHistory(error.problem, path=path, field=error.field) from None
+    return history, verdict
+
+
+def read_history(path: str) -> History:
+    """Reads a history of ours; progress and the reader's notes go to standard error.
+
+    Raises:
+      MalformedHistory: naming the file; if it is another tool's, with the remedy.
+      OSError: the file cannot be read.
+    """
+    with Progress(f"reading {printable(path)}, event") as progress:
+        history = read(path, report=progress.step)
     for note in history.notes:
         print(f"coordlab: {printable(path)}: {note}", file=sys.stderr)
-    return history, verdict
+    return history
 
 
 def published_verdict(history: History, verdict: Verdict, spec: LiveProcesses) -> Verdict | None:

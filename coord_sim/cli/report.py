@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from coord_sim.cli import terminal
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.exit_codes import code_of
 from coord_sim.cli.reading import add_reading, read_and_check, spec_of
+from coord_sim.cli.specs import named_spec
 
 if TYPE_CHECKING:
     from checker.report import Report
@@ -98,17 +98,12 @@ def _checked(options: argparse.Namespace) -> tuple[Report, Verdict]:
         history, verdict = read_and_check(options.file, spec_of(options))
         return report_of_history(history, verdict, name=Path(options.file).name), verdict
     from checker.formats import read_operations
-    from checker.specs import spec_named
 
-    try:
-        spec = spec_named(options.spec)
-    except ValueError as error:
-        raise CommandError(str(error)) from None
+    spec = named_spec(options.spec)
     operations = read_operations(options.file)
     for note in operations.notes:
         print(f"coordlab: {printable(options.file)}: {note}", file=sys.stderr)
-    judge: Callable[..., Verdict] = check
-    verdict = judge(operations, spec)
+    verdict = check(operations, spec)
     return report_of(operations, verdict, spec), verdict
 
 

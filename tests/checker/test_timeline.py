@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checker import Invalid, LiveProcesses, Unknown, Valid, check
+from checker import Invalid, LiveProcesses, Unknown, Valid, Witness, check
 from checker.history import (
     LIVE_PROCESSES,
     Crash,
@@ -504,6 +504,7 @@ def test_rounds_and_moved_crashes_of_the_witness_are_drawn(history: History) -> 
     verdict = check(history)
     if not isinstance(verdict, Valid):
         return
+    assert isinstance(verdict.witness, Witness)
     lines = timeline(history, verdict, width=1000).splitlines()
     answered = {event.id for event in history.events if isinstance(event, Ok)}
     for answer in verdict.witness.answers:

@@ -131,9 +131,8 @@ def invalid_run(length: int, **options: Any) -> tuple[Operations, Verdict]:
     run = Run(**options)
     recorder = run.record(length)
     key = run.keys[0]
-    last = max(
-        index for index in run.order[key] if recorder.operations().at(index).function == "write"
-    )
+    recorded = recorder.operations()
+    last = max(index for index in run.order[key] if recorded.at(index).function == "write")
     times = {"time_ns": None} if run.clock == "abstract" else {"time_ns": 10**12}
     read = recorder.invoke(1, "read", key=key, line=4711, **times)
     recorder.ok(read, -1, **times)

@@ -371,6 +371,20 @@ def test_states_that_are_too_large_to_keep_leave_answers_at_the_failing_point(
     page = report_of(operations, verdict, Register()).page
     assert [gap.answer for gap in gaps_of(page, page.failing)] == [Answer.ILLEGAL]
     assert page.bars.gap_count.count(0) > 100
+    assert page.notes[0].endswith("far from the anomaly: the report would be too large.")
+    assert len(page.answers) == 4 * sum(page.bars.gap_count)
+
+
+def test_states_that_are_too_large_to_keep_leave_answers_at_the_beginning_of_a_valid_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(whynot, "STATES_BYTES_MAX", 2000)
+    page = report_of(*valid_run(200), Register()).page
+    with_answers = [bar for bar, count in enumerate(page.bars.gap_count) if count]
+    assert 10 < len(with_answers) < 100
+    assert max(with_answers) < 110
+    assert page.notes[0].endswith("late in the history: the report would be too large.")
+    assert len(page.answers) == 4 * sum(page.bars.gap_count)
 
 
 def test_several_that_act_as_one_cannot_act_alone() -> None:

@@ -724,13 +724,14 @@ CHECKPOINT_ENTRIES = 64
 
 @njit(cache=True, nogil=True)
 def search(
-    events, words, values, initial,
+    events, length, words, values, initial,
     mode, keep_wanted, beam_wanted, chains_wanted, entries_max, made_max, restores, record, stop,
 ):  # fmt: skip
     """Runs a history.
 
     Args:
       events: int32, as in `Operations.events`.
+      length: How many of them to run; responses after them count as known.
       words: int64 per operation.
       values: Number of value codes.
       initial: Code of the initial state.
@@ -806,7 +807,7 @@ def search(
     position = np.int64(-1)
     while True:
         position += 1
-        if position >= len(events):
+        if position >= length:
             break
         if points:
             if position == wide_until:
@@ -1009,18 +1010,19 @@ def search(
 
 
 @njit(
-    "UniTuple(int64, 3)(int32[::1], int64[::1], int64, int64, int64, int64, int64, int64, int64, "
-    "int64, int64, int64[::1])",
+    "UniTuple(int64, 3)(int32[::1], int64, int64[::1], int64, int64, int64, int64, int64, int64, "
+    "int64, int64, int64, int64[::1])",
     cache=True,
     nogil=True,
 )
 def decide(
-    events, words, values, initial, mode, keep, beam, chains, entries_max, made_max, restores, stop
+    events, length, words, values, initial, mode, keep, beam, chains, entries_max, made_max,
+    restores, stop,
 ):  # fmt: skip
     """`search` without its traces: status, position, configurations made."""
     outcome = search(
-        events, words, values, initial, mode, keep, beam, chains, entries_max, made_max, restores,
-        False, stop,
+        events, length, words, values, initial, mode, keep, beam, chains, entries_max, made_max,
+        restores, False, stop,
     )  # fmt: skip
     return outcome[0], outcome[1], outcome[2]
 
@@ -1138,7 +1140,7 @@ def decide_all(events, part, words, parts, values, unknown_max, made_per_event, 
                 responses += 1
         lean = len(its_words) - responses > unknown_max
         outcome = search(
-            its_events, its_words, codes[p], 0, LEAN,
+            its_events, len(its_events), its_words, codes[p], 0, LEAN,
             1 if lean else np.int64(1) << 30,
             16 if lean else np.int64(1) << 40,
             CHAINS_IF_NEEDED if lean else CHAINS_ALWAYS,

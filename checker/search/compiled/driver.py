@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,8 @@ from checker.search.compiled.counting import (
     UNDECIDED,
     YES,
 )
+from checker.search.compiled.running import run_interruptibly
+from checker.search.compiled.table_object import TABLE_SEARCH_NAME, TOO_MANY_OPEN, TableObject
 from checker.search.object_search import Decision, ObjectSearch, Possible
 from checker.search.problem import Problem
 from checker.search.words import WordSteps
@@ -43,6 +44,10 @@ GUARDS: Final = {"any": 0, "is": 1, "is not": 2}
 
 PLAIN_EVENTS_MAX: Final = 2_000
 """Up to so many events, plain Python is as good for an explanation."""
+
+EXPLAINING_ENTRIES_MAX: Final = 4_096
+EXPLAINING_MADE_MAX: Final = 10_000_000
+"""Limits of searches that only make an explanation better."""
 
 SEARCH_NAME: Final = "compiled frontier"
 
@@ -102,20 +107,20 @@ def _ladder(words: NDArray[np.int64], responded: NDArray[np.bool_]) -> Iterator[
 
 
 def _named(
-    path: list[tuple[int, int]],
+    path: list[int],
     events: NDArray[np.int32],
     words: NDArray[np.int64],
     class_words: NDArray[np.int64],
 ) -> list[int]:
     """Names the operations of unknown outcome: a class gives its uses to its earliest invocations."""
-    if all(used >= 0 for used, _ in path):
-        return [used for used, _ in path]
+    if all(used >= 0 for used in path):
+        return path
     responded = {int(~event) for event in events if event < 0}
     waiting: dict[int, list[int]] = {int(word): [] for word in class_words}
     for operation in range(len(words) - 1, -1, -1):
         if operation not in responded and int(words[operation]) in waiting:
             waiting[int(words[operation])].append(operation)
-    return [used if used >= 0 else waiting[int(class_words[~used])].pop() for used, _ in path]
+    return [used if used >= 0 else waiting[int(class_words[~used])].pop() for used in path]
 
 
 class Columns:
@@ -150,6 +155,7 @@ class CompiledCheck:
     Attributes:
       status: Per object.
       position: Per object: events that have an explanation.
+      explained: Per object: events for which an order can be told; not more.
     """
 
     def __init__(self, columns: Columns, budget: Budget) -> None:
@@ -165,8 +171,9 @@ class CompiledCheck:
             ),
             wait=len(columns.events) > 200_000 or budget.deadline is not None,
         )  # fmt: skip
-        self.how: dict[int, _Step] = {}
-        """Per object, the search that said yes, if not the first one."""
+        self.explained = self.position.copy()
+        self._explained_by: dict[int, _Step] = {}
+        """Per object, the search that explained so many events, if not the first one."""
 
     def not_valid(self) -> list[int]:
         """The objects that the first search did not find valid, in order."""
@@ -178,15 +185,16 @@ class CompiledCheck:
         if self.status[part] not in (YES, NO, SLOTS):
             self.climb(part)
         status, done = int(self.status[part]), int(self.position[part])
+        explained = int(self.explained[part])
         if status in (YES, NO):
-            return Decision(status == YES, SEARCH_NAME, done)
+            return Decision(status == YES, SEARCH_NAME, done, explained)
         if status == SLOTS:
-            reason = "more than 64 operations are open at once, too many for the compiled search"
+            reason = TOO_MANY_OPEN
         elif status == STOPPED:
             reason = f"the time limit of {self._budget.timeout_s:g} s is reached"
         else:
             reason = f"the memory limit of {self._budget.memory_bytes_max >> 20:,} MiB is reached"
-        return Decision(None, SEARCH_NAME, done, reason)
+        return Decision(None, SEARCH_NAME, done, explained, reason)
 
     def object_arrays(self, part: int) -> tuple[NDArray[np.int32], NDArray[np.int64], int]:
         """Events, words and number of codes of one object."""
@@ -203,61 +211,92 @@ class CompiledCheck:
         responded = np.zeros(len(words), np.bool_)
         responded[~events[events < 0]] = True
         entries_max = max(1024, self._budget.memory_bytes_max // ENTRY_BYTES // 2)
-        reached = int(self.position[part])
         for step in _ladder(words, responded):
             status, position, _ = self._run(
                 lambda step=step: counting.decide(
-                    events, step.words, values, 0, step.mode, step.keep, step.beam, step.chains,
-                    entries_max, EVERY, step.restores, self.stop,
+                    events, len(events), step.words, values, 0, step.mode, step.keep, step.beam,
+                    step.chains, entries_max, EVERY, step.restores, self.stop,
                 ),
                 wait=True,
             )  # fmt: skip
-            if step.mode == LEAN:
-                reached = max(reached, int(position))
+            if step.mode == LEAN and position > self.explained[part]:
+                self.explained[part] = position
+                self._explained_by[part] = step
             if status == YES and step.is_relaxed:
                 status = UNDECIDED
             self.status[part] = status
             if status == YES:
-                self.how[part] = step
+                self._explained_by[part] = step
             if status in (YES, NO, STOPPED, SLOTS):
                 break
-        self.position[part] = position if self.status[part] == NO else reached
+        if self.status[part] == NO:
+            self.position[part] = self._first_unexplained(part, int(position))
+        else:
+            self.position[part] = self.explained[part]
 
-    def uses(self, part: int, events_max: int | None = None) -> list[int]:
-        """The operations used visibly by an order of the first events, which must have one.
+    def _first_unexplained(self, part: int, last: int) -> int:
+        """The position of the first event that surely has no explanation.
+
+        A search that joins notices a contradiction late. Between what a search that drops could explain
+        and where this one ended, each response is asked for by itself.
+        """
+        events, words, values = self.object_arrays(part)
+        exact = _Step(words, LEAN, ANY)
+        for position in range(int(self.explained[part]), last):
+            if events[position] < 0:
+                status, _, _ = counting.decide(
+                    events, position + 1, words, values, 0, exact.mode, exact.keep, exact.beam,
+                    exact.chains, EXPLAINING_ENTRIES_MAX, EXPLAINING_MADE_MAX, 0, self.stop,
+                )  # fmt: skip
+                if status == NO:
+                    return position
+                if status != YES:
+                    break
+                self.explained[part] = position + 1
+                self._explained_by[part] = exact
+        return last
+
+    def uses(self, part: int, events_max: int) -> list[int]:
+        """The operations used visibly by an order of the first events.
+
+        Args:
+          part: The object.
+          events_max: At most `explained`.
 
         Returns:
           Local numbers, in order.
         """
         events, words, values = self.object_arrays(part)
-        step = self.how.get(part) or _first_step(events, words)
+        step = self._explained_by.get(part) or _first_step(events, words)
         outcome = counting.search(
-            events[:events_max], words, values, 0, step.mode, step.keep, step.beam, step.chains,
-            1 << 40, EVERY, step.restores, True, self.stop,
+            events, events_max, words, values, 0, step.mode, step.keep, step.beam, step.chains,
+            EVERY, EVERY, step.restores, True, self.stop,
         )  # fmt: skip
         status, _, _, conf, level, count, _, nodes, class_words = outcome
         assert status == YES
         assert count
-        path: list[tuple[int, int]] = []
+        path: list[int] = []
         node = int(conf[level, 0, counting.NODE])
         while node:
-            node, used, event = (int(number) for number in nodes[node])
-            path.append((used, event))
+            path.append(int(nodes[node, 1]))
+            node = int(nodes[node, 0])
         path.reverse()
-        return _named(path, events[:events_max], words, class_words)
+        return _named(path, events, words, class_words)
 
     def possible(self, part: int, events_max: int) -> tuple[list[int], list[tuple[int, ...]]]:
-        """The codes of the possible states after some events, and what open operations were used."""
+        """The codes of all possible states after some events, and what open operations were used.
+
+        Both are empty if there are too many.
+        """
         events, words, values = self.object_arrays(part)
-        step = self.how.get(part) or _first_step(events, words)
         outcome = counting.search(
-            events[:events_max], words, values, 0, step.mode, step.keep, step.beam, step.chains,
-            1 << 40, EVERY, step.restores, False, self.stop,
+            events, events_max, words, values, 0, LEAN, ANY, EVERY, CHAINS_ALWAYS,
+            EXPLAINING_ENTRIES_MAX, EXPLAINING_MADE_MAX, 0, False, self.stop,
         )  # fmt: skip
-        _, _, _, conf, level, count, slots, _, _ = outcome
+        status, _, _, conf, level, count, slots, _, _ = outcome
         states: list[int] = []
         uses: list[tuple[int, ...]] = []
-        for entry in conf[level, :count]:
+        for entry in conf[level, : count if status == YES else 0]:
             states.append(int(entry[counting.STATE]))
             spent = int(entry[counting.SPENT])
             uses.append(tuple(int(slots[i, 0]) for i in range(64) if spent >> i & 1))
@@ -279,30 +318,7 @@ class CompiledCheck:
         return code
 
     def _run(self, function: Callable[[], _T], *, wait: bool) -> _T:
-        """Runs a kernel; in a thread if it may take long, so that time-outs and interrupts get through."""
-        if not wait:
-            return function()
-        box: list[Any] = []
-        failure: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                box.append(function())
-            except BaseException as error:  # noqa: BLE001 - handed on to the caller
-                failure.append(error)
-
-        thread = threading.Thread(target=run, name="compiled search", daemon=True)
-        thread.start()
-        try:
-            thread.join(self._budget.remaining_s)
-        finally:
-            if thread.is_alive():
-                self.stop[0] = 1
-                thread.join()
-        if failure:
-            raise failure[0]
-        result: _T = box[0]
-        return result
+        return run_interruptibly(function, self.stop, self._budget, wait=wait)
 
 
 class CompiledObject(ObjectSearch):
@@ -324,14 +340,15 @@ class CompiledObject(ObjectSearch):
         kinds: Sequence[Operation],
         words: dict[int, Guarded],
     ) -> None:
-        super().__init__(problem, spec, kinds, {}, words)
+        super().__init__(problem, spec, kinds, words)
         self._check = check
 
     def order(self, events: int | None = None) -> tuple[int, ...]:
         """As `ObjectSearch.order`."""
         assert isinstance(self.steps, WordSteps)
         word_of = self.steps.words
-        uses = self._check.uses(self.problem.part, events)
+        part = self.problem.part
+        uses = self._check.uses(part, len(self.problem.events) if events is None else events)
         kind = self.problem.kind
         return self.placed([(used, word_of[kind[used]].new) for used in uses], events)
 

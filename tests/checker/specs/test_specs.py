@@ -8,9 +8,16 @@ from collections.abc import Hashable, Iterable
 
 import pytest
 
-from checker.operations import UNKNOWN, Failed, Operation, Operations, Recorder
+from checker.operations import UNKNOWN, Failed, Operation, Operations, Recorder, frozen
 from checker.specification import Guarded, Hint, Illegal, OneOf, Specification
-from checker.specs import SPECS, CasRegister, MultiRegister, Register, spec_named
+from checker.specs import (
+    SPECS,
+    CasRegister,
+    MultiRegister,
+    Register,
+    ServiceKey,
+    spec_named,
+)
 from tests.oracles.linearizability import linearizable
 from tests.random_operations import STYLES, TOYS, LongHistory, random_operations
 
@@ -46,8 +53,12 @@ def test_hints_and_guards_say_what_step_does(name: str) -> None:
             if not isinstance(kind.result, Failed) or spec.observes_failure(kind)
         ]
         states = _states(spec, kinds)
+        counts = [1] * len(kinds)
+        # The guards of a `kv` lead to states that only stand for those of `step`.
+        guards = map(spec.guarded, kinds) if name == "kv" else spec.guarded_all(kinds, counts)
+        together = dict(zip(kinds, guards, strict=True))
         for kind in kinds:
-            hint, guarded = spec.hints(kind), spec.guarded(kind)
+            hint, guarded = spec.hints(kind), together[kind]
             after = {state: spec.step(state, kind) for state in states}
             legal = {
                 state: next_ for state, next_ in after.items() if not isinstance(next_, Illegal)
@@ -60,6 +71,8 @@ def test_hints_and_guards_say_what_step_does(name: str) -> None:
             if Hint.BLIND in hint:
                 assert Hint.TOTAL in hint
                 assert len(set(legal.values())) == 1, kind
+            alone = spec.guarded(kind)
+            assert alone is None or alone == guarded
             if guarded is not None:
                 seen["guarded"] += 1
                 for state in states:
@@ -172,6 +185,23 @@ def test_the_initial_value_can_be_set() -> None:
     txn = _one(Operation("txn", None, (("r", "x", None),), (("r", "x", None),)))
     assert not linearizable(txn, MultiRegister())
     assert linearizable(txn, MultiRegister(initial=None))
+
+
+def test_an_increment_is_guarded_where_its_number_is_written_in_one_way_only() -> None:
+    key = ServiceKey()
+    by = frozen({"increment": 1})
+    top = Operation("key_value_increment", "n", by, 2**31)
+    beyond = Operation("key_value_increment", "n", by, 2**31 + 1)
+    plain = frozen({"value": {"text": "2147483647"}, "allow_overwrite": True})
+    other = frozen({"value": {"text": "+2147483647"}, "allow_overwrite": True})
+    store = [Operation("key_value_set", "n", argument, None) for argument in (plain, other)]
+    [_, guarded, never] = key.guarded_all([store[0], top, beyond], [1, 1, 1])
+    assert guarded == Guarded("is", b"2147483647", assigns=True, new=b"2147483648")
+    assert isinstance(key.step(b"2147483648", beyond), Illegal)
+    assert never is not None
+    assert _assigned(never, b"2147483648") is Illegal
+    assert key.guarded_all([*store, top], [1, 1, 1])[2] is None
+    assert key.guarded_all([store[0], top, beyond._replace(result=UNKNOWN)], [1, 1, 1])[1] is None
 
 
 def test_a_failed_cas_tells_something_only_if_it_is_said_to() -> None:

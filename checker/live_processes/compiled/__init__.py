@@ -1,0 +1,1 @@
+"""The usual case of a check of `live_processes`, compiled."""
