@@ -1,10 +1,10 @@
 """How fast histories are checked for linearizability.
 
-Run as `python benchmarks/linearizability.py [--peers FOLDER] [--only WORD] [--repeats N]`. Prints a table:
-the set, what is measured, the median and the worst of its histories, and the spread of repeated runs.
-`--peers` is a folder with recorded histories of other checkers (`etcd-register/*.log`, `kv/*.txt`); what
-needs it is left out, and said so, where there is none. `--prototypes FOLDER` times the prototypes of the
-design notes on the same histories in the same run.
+Run as `python benchmarks/linearizability.py [--peers FOLDER] [--only WORD] [--repeats N]`. Prints a
+table: the set, what is measured, the median and the worst of its histories, and the spread of
+repeated runs. `--peers` is a folder with recorded histories of other checkers
+(`etcd-register/*.log`, `kv/*.txt`); what needs it is left out, and said so, where there is none.
+`--prototypes FOLDER` times the prototypes of the design notes on the same histories in the same run.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class Table:
         print(f"{'set':<46} {'what':<34} {'median':>10} {'worst':>10}  note")
 
     def row(self, name: str, what: str, times: list[float], note: str = "") -> None:
+        """Prints a row: seconds of each history of the set."""
         median, worst = shown(statistics.median(times)), shown(max(times))
         print(f"{name:<46} {what:<34} {median:>10} {worst:>10}  {note}", flush=True)
 
@@ -152,17 +153,26 @@ def registers(table: Table, repeats: int) -> None:
         (1_000, 25, "demand: 2 ms"),
         (10_000, 25, ""),
     ):
-        drawn = LongHistory(rng=random.Random(operations + clients), operations=operations, clients=clients)
+        drawn = LongHistory(
+            rng=random.Random(operations + clients), operations=operations, clients=clients
+        )
         history = drawn.draw()
         columns = columns_of(history, Register())
         gc.collect()
-        times = [median_s(lambda c=columns: driver.CompiledCheck(c, Budget()), max(3, repeats // 3))]
+        times = [
+            median_s(lambda c=columns: driver.CompiledCheck(c, Budget()), max(3, repeats // 3))
+        ]
         check = driver.CompiledCheck(columns, Budget())
         assert check.decision(0).valid
         note = demand
         if operations >= 1_000_000:
             note += f"; {bytes_of(history, columns) / operations:.0f} bytes an operation"
-        table.row(f"register, {operations:,} operations, {clients} clients", "columns to verdict", times, note)
+        table.row(
+            f"register, {operations:,} operations, {clients} clients",
+            "columns to verdict",
+            times,
+            note,
+        )
     history = many_keys(1_000, 1_000_000)
     columns = columns_of(history, Register())
     times = [median_s(lambda: driver.CompiledCheck(columns, Budget()), 3)]

@@ -34,7 +34,9 @@ ROUNDS_PER_FAULT = 100
 STEP_NS = 1_000
 
 
-def valid_columns(events_total: int, processes: int, seed: int = 1) -> Columns:
+def valid_columns(  # noqa: PLR0915 - one loop, whose parts share its variables
+    events_total: int, processes: int, seed: int = 1
+) -> Columns:
     """A valid history: rounds of everybody alive, and a crash or a restart in every hundred rounds.
 
     A process crashes inside its call; half of the time the round still counts it in (so that the

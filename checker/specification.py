@@ -163,8 +163,8 @@ class Specification(ABC):
     def abstracted(self, operations: Sequence[Operation]) -> Specification:
         """A specification that judges these operations alike and has fewer states.
 
-        Override it if states grow: all that no operation can have seen may be one. An order that is legal
-        for it must be legal for this one; witnesses are replayed by this one.
+        Override it if states grow: all that no operation can have seen may be one. An order that is
+        legal for it must be legal for this one; witnesses are replayed by this one.
 
         Args:
           operations: The distinct ones of one object.
@@ -173,7 +173,7 @@ class Specification(ABC):
         return self
 
     def transitions(self, operation: Operation) -> Transitions | None:
-        """All steps of an operation, if they can be told at once: compiled searches need not ask then."""
+        """All steps of an operation, if they can be told at once: nobody needs to ask then."""
         del operation
         return None
 

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypedDict, cast
 
 from checker.collector import collector_paused
+from checker.errors import MalformedHistory
 from checker.history.events import (
     LIVE_PROCESSES,
     SHUTDOWN,
@@ -41,6 +42,7 @@ from checker.history.events import (
 from checker.history.header import Header
 from checker.history.history import History
 
+# Kinds. Ends of lifetimes, invocations and responses are ranges of their own.
 START: Final = 0
 CRASH: Final = 1
 LEAVE: Final = 2
@@ -171,9 +173,20 @@ class Columns:
         return index
 
     def history(self) -> History:
-        """The same as a history of events, whose operations have their numbers as ids."""
+        """The same as a history of events, whose operations have their numbers as ids.
+
+        Raises:
+          MalformedHistory: an event refers to something that is not in the tables.
+        """
+        events: list[Event] = []
         with collector_paused():
-            return History(self.header, list(self._events()))
+            try:
+                events.extend(self._events())
+            except IndexError:
+                raise MalformedHistory(
+                    f"event {len(events)} of the columns refers to an entry that no table has"
+                ) from None
+        return History(self.header, events)
 
     def _events(self) -> Iterator[Event]:
         arguments: list[dict[str, object]] = [
@@ -183,6 +196,8 @@ class Columns:
         for at, (kind, lifetime, time_ns, operation, detail) in enumerate(
             zip(self.kind, self.lifetime, self.time_ns, self.operation, self.detail, strict=True)
         ):
+            if lifetime < 0 or detail < NONE or (kind == CALL and detail == NONE):
+                raise IndexError
             common = _Common(
                 time_ns=time_ns,
                 process=self.processes[lifetime],

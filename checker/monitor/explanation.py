@@ -9,7 +9,8 @@ from typing import Any, Final
 from checker.anomaly import Anomaly
 from checker.linearization import Contradiction, PossibleState
 from checker.monitor.object_monitor import Failure
-from checker.operations import UNKNOWN, Failed, Fault, Operation, Operations, Recorder
+from checker.monitor.window import Happened
+from checker.operations import Failed, Fault, Operation, Operations, Recorder
 from checker.search.explanation import KIND, POSSIBLE_SHOWN_MAX, operation_in_words, summary_of
 from checker.search.steps import reason_illegal
 from checker.specification import Guarded, Hint, Illegal, OneOf, Specification
@@ -58,13 +59,15 @@ def anomaly_of(
 
 
 def _recent(failure: Failure, source: str) -> tuple[Operations, list[int], int]:
-    """The part as a history; by its numbers, those of the monitor; and the failing one's number in it."""
+    """The part as a history; by its numbers, those of the monitor; the number of the failing one."""
     has_times = failure.call.invoked_ns >= 0
     recorder = Recorder(clock="monotonic" if has_times else "abstract", source=source)
     numbers: list[int] = []
     index_of: dict[int, int] = {}
-    responding = {event.call.number for event in failure.events if event.is_response}
-    for call, is_response in failure.events:
+    begun = {event.call.number for event in failure.events if not event.is_response}
+    earlier = [Happened(e.call, is_response=False) for e in failure.events if e.is_response]
+    earlier = [event for event in earlier if event.call.number not in begun]
+    for call, is_response in (*earlier, *failure.events):
         if not is_response:
             index_of[call.number] = len(numbers)
             numbers.append(call.number)
@@ -78,14 +81,11 @@ def _recent(failure: Failure, source: str) -> tuple[Operations, list[int], int]:
                 line=call.line,
             )
             continue
-        index = index_of.get(call.number)
-        if index is None or call.number not in responding:
-            continue
+        index, result = index_of[call.number], call.operation.result
         ended_ns = call.ended_ns if has_times else None
-        result = call.operation.result
         if isinstance(result, Failed):
             recorder.fail(index, result.error, time_ns=ended_ns)
-        elif result is not UNKNOWN:
+        else:
             recorder.ok(index, result, time_ns=ended_ns)
     return recorder.operations(), numbers, index_of[failure.call.number]
 

@@ -14,7 +14,7 @@ from checker.search.steps import StepTable, Successors
 from checker.search.words import WordSteps
 from checker.specification import Guarded, Hint, Specification
 
-IDLE_MAX: Final = 4096
+IDLE_MAX: Final = 1024
 """So many kinds are kept that nobody uses."""
 
 ANSWERS_MAX: Final = 200_000
@@ -33,8 +33,7 @@ class _Table(StepTable):
         self._answers += 1
         if self._answers > self._answers_max:
             self._answers = 1
-            for row in self.rows:
-                row.clear()
+            self.rows.clear()
         return super().ask(kind, state)
 
 
@@ -98,7 +97,6 @@ class LiveKinds:
             number = len(self._kinds)
             self._kinds.append(_NOTHING)
             self._uses.append(0)
-            self.table.rows.append({})
         self._kinds[number] = operation
         self._numbers[operation] = number
         self.hints[number] = self._spec.hints(operation)
@@ -110,6 +108,6 @@ class LiveKinds:
     def _drop(self, number: int) -> None:
         del self._idle[number], self._numbers[self._kinds[number]], self.hints[number]
         self._kinds[number] = _NOTHING
-        self.table.rows[number].clear()
+        self.table.rows.pop(number, None)
         self.words.words.pop(number, None)
         self._free.append(number)

@@ -96,6 +96,7 @@ class Monitor:
 
     Raises:
       TypeError: a `SetSpecification`.
+      SpecificationError: the specification broke its own rules; from later calls, too.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Monitor:
         self._lock = threading.RLock()
         budget = PatientBudget(steps_max=steps_max, memory_bytes_max=memory_bytes_max)
         self._means = Means(spec, LiveKinds(spec), budget, buffer_max)
+        self._initial = self._means.kinds.table.init()
         self._functions = frozenset(spec.functions)
         self._count = 0
         self._open: dict[int, tuple[Call, ObjectMonitor]] = {}
@@ -230,13 +232,13 @@ class Monitor:
 
     def _respond(self, index: int, result: Hashable, time_ns: int | None) -> None:
         opened = self._open.get(index)
-        if opened is not None:
-            self._refuse_malformed(opened[0].operation._replace(result=result), opened[0].line)
-        found = self._close(index)
-        if found is None:
+        if opened is None:
+            self._close(index)
             return
-        call, part = found
+        call, part = opened
         operation = call.operation._replace(result=result)
+        self._refuse_malformed(operation, call.line)
+        del self._open[index]
         call.operation = operation
         call.ended_ns = -1 if time_ns is None else time_ns
         if not part.respond(call):
@@ -264,7 +266,7 @@ class Monitor:
                     path=self._source or None,
                     line=line or None,
                 )
-            state = self._resting.pop(key) if key in self._resting else self._spec.init()
+            state = self._resting.pop(key) if key in self._resting else self._initial
             part = self._objects[key] = ObjectMonitor(key, self._means, state)
         return part
 

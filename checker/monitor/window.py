@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterator
 from typing import Final, NamedTuple
 
@@ -13,6 +14,9 @@ EVENTS_MIN: Final = 128
 
 EVENTS_MAX: Final = 2048
 """A part in which the state does not become known for so many events is given up."""
+
+LATEST_MAX: Final = 32
+"""So many events are kept in any case."""
 
 CARRIED_MAX: Final = 64
 """Operations of unknown outcome that a part may begin with."""
@@ -87,9 +91,11 @@ class Window:
     def __init__(self, state: Hashable) -> None:
         self._older: _Part | None = None
         self._newer: _Part | None = _Part(state, (), [])
+        self._latest: deque[Happened] = deque(maxlen=LATEST_MAX)
 
     def add(self, event: Happened) -> None:
         """Takes an event that was explained."""
+        self._latest.append(event)
         part = self._newer
         if part is None:
             return
@@ -116,8 +122,8 @@ class Window:
         return first.state, self._events(first)
 
     def latest(self) -> list[Happened]:
-        """The events that are known, wherever they begin."""
-        return [event for part in (self._older, self._newer) if part for event in part.events]
+        """The latest events, wherever they begin."""
+        return list(self._latest)
 
     def _events(self, first: _Part) -> Iterator[Happened]:
         for call in first.carried:

@@ -116,10 +116,7 @@ class _Check:
         undecided: _Found | None = None
         algorithm = ""
         for search in searches:
-            if may_switch:
-                budget = self._budget.slice(PLAIN_STEPS_MAX)
-            else:
-                budget = self._budget
+            budget = self._budget.slice(PLAIN_STEPS_MAX) if may_switch else self._budget
             decision = search.decide(budget)
             algorithm = algorithm or decision.algorithm
             if decision.valid is False:

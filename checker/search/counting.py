@@ -1,9 +1,9 @@
 """The counting frontier on guarded assignments, in plain Python.
 
-The rules are those of `checker/search/frontier.py`. On words, what is legal, free or hidden in a state is
-found by masks; and operations of unknown outcome are counted by word instead of having a bit each, so that
-many of them cost little (rules 6 to 9, with their arguments, are in `compiled/counting.py`, which is the
-same search compiled).
+The rules are those of `checker/search/frontier.py`. On words, what is legal, free or hidden in a
+state is found by masks; and operations of unknown outcome are counted by word instead of having a
+bit each, so that many of them cost little (rules 6 to 9, with their arguments, are in
+`compiled/counting.py`, which is the same search compiled).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Entry:
 
     __slots__ = ("alive", "counts", "idle", "path", "satisfied", "spent", "state", "total")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made by the thousand: keywords cost time
         self,
         state: Hashable,
         satisfied: int,
@@ -208,7 +208,7 @@ class CountingFrontier:
             yield entry.state, tuple(used)
 
     def uses(self) -> list[tuple[int, Hashable]]:
-        """The operations used to come to one of the configurations, in order, with the states after them.
+        """The uses that lead to one of the configurations, in order, with the states after them.
 
         A class gives its uses to its earliest invocations.
         """

@@ -6,8 +6,8 @@ from checker.anomaly import Anomaly
 from checker.linearization import Contradiction, PossibleState
 from checker.operations import Operations
 from checker.search.budget import Budget, BudgetSpentError
-from checker.search.object_search import Decision, ObjectSearch
 from checker.search.minimize import minimize
+from checker.search.object_search import Decision, ObjectSearch
 from checker.search.reasons import cycle_of
 
 KIND = "not-linearizable"

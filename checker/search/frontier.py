@@ -12,13 +12,13 @@ after the other until it is.
 
 *Rules*, each with the argument why it loses nothing. R is any way to complete a configuration.
 
-1. Free satisfaction. If an open operation is legal now and leaves the state as it is, place it here. If R
-   has it later with an effect, it stays usable (optional). A pure one is simply done.
+1. Free satisfaction. If an open operation is legal now and leaves the state as it is, place it
+   here. If R has it later with an effect, it stays usable (optional). A pure one is simply done.
 2. Hiding. Before a blind operation, every open total one can be placed where nothing sees it: optional.
 3. Dominance. Of two configurations with one state, the one with more satisfied and fewer spent admits
    every R of the other.
-4. Earliest deadline. Of open operations of one kind, use the one that responds first (swap the two in R),
-   unless that one is optional and the other owed.
+4. Earliest deadline. Of open operations of one kind, use the one that responds first (swap the two
+   in R), unless that one is optional and the other owed.
 5. No idle step. After an optional or total use that satisfied nothing, a blind one need not follow:
    without the first, it would have hidden that one, which dominates.
 
@@ -78,15 +78,14 @@ class Frontier:
 
     def copy(self) -> Frontier:
         """An independent copy, to look ahead from."""
-        other = Frontier.__new__(Frontier)
-        other.configurations = list(self.configurations)
-        other.events_done = self.events_done
-        other._steps, other._hints, other._budget = self._steps, self._hints, self._budget
-        other._open, other._bit_of = dict(self._open), dict(self._bit_of)
-        other._deadline, other._earlier = dict(self._deadline), dict(self._earlier)
-        other._free, other._bits = list(self._free), self._bits
-        other._unknown, other._pure = self._unknown, self._pure
-        other._total, other._blind = self._total, self._blind
+        other = Frontier(self._steps, self._hints, self._budget)
+        other.__dict__.update(
+            {
+                name: value.copy() if isinstance(value, dict | list) else value
+                for name, value in self.__dict__.items()
+                if name not in ("_steps", "_hints", "_budget")
+            }
+        )
         return other
 
     def invoke(self, operation: int, kind: int, responds: int | None) -> None:
@@ -148,7 +147,7 @@ class Frontier:
         self.configurations = [(state, 0, 0, None) for state in states]
 
     def uses(self) -> list[tuple[int, Hashable]]:
-        """The operations used to come to one of the configurations, in order, with the states after them."""
+        """The uses that lead to one of the configurations, in order, with the states after them."""
         return uses_of(self.configurations[0][3])
 
     def possible(self) -> Iterator[tuple[Hashable, tuple[int, ...]]]:
@@ -180,7 +179,7 @@ class Frontier:
         return found
 
     def _use_until(self, target: int) -> list[Configuration]:
-        """All configurations in which the operation of bit `target` is satisfied, without that bit."""
+        """All configurations in which the operation of bit `target` is satisfied; without that bit."""
         keep = ~target
         target_is_pure = target & self._pure
         reached = _Antichain()
@@ -213,7 +212,7 @@ class Frontier:
                         waiting.add(following, now, used, is_idle, path_here)
         return [entry[:3] + entry[4:] for entry in reached.alive()]
 
-    def _use(
+    def _use(  # noqa: PLR0917 - called for each use: keywords cost time
         self,
         bit: int,
         state: Hashable,

@@ -1,10 +1,10 @@
 """The smallest sub-history that still has no legal order.
 
 Only steps that make a history *easier* are taken, so that what is left explains the whole: everything
-after the contradiction is cut off; a pure operation is dropped; an operation with an effect need not have
-happened any more (it loses its response). What keeps its response in the end is the *core*: results that
-cannot hold together, whatever the others returned. The order of steps is delta debugging (Zeller and
-Hildebrandt, 2002).
+after the contradiction is cut off; a pure operation is dropped; an operation with an effect need
+not have happened any more (it loses its response). What keeps its response in the end is the
+*core*: results that cannot hold together, whatever the others returned. The order of steps is delta
+debugging (Zeller and Hildebrandt, 2002).
 """
 
 from __future__ import annotations

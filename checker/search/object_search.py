@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,7 +11,7 @@ from checker.search.budget import Budget, BudgetSpentError
 from checker.search.counting import EXACT, CountingFrontier, Effort
 from checker.search.frontier import Frontier, run
 from checker.search.placement import Placement
-from checker.search.problem import Hints, Problem
+from checker.search.problem import NEVER, Hints, Problem
 from checker.search.steps import StepTable
 from checker.search.wing_gong import search_depth_first
 from checker.search.words import Steps, WordSteps
@@ -26,6 +26,9 @@ UNKNOWN_MAX = 8
 
 STEPS_PER_PART_MAX = 20_000
 """A part of a contradiction that is harder to decide than this is not worth the wait."""
+
+SITUATIONS_MAX = 4_096
+"""So many situations before a contradiction are looked at, to tell the possible states."""
 
 Possible: TypeAlias = tuple[Hashable, tuple[int, ...]]
 """A possible state, and the open operations that had their effect for it, by local number."""
@@ -199,7 +202,60 @@ class ObjectSearch:
         """The possible states after the first events, which must have an explanation."""
         frontier = self._frontier(budget)
         run(frontier, self.problem, events)
-        return list(frontier.possible())
+        return self.with_open_uses(frontier.possible(), events, budget)
+
+    def with_open_uses(
+        self,
+        situations: Iterable[Possible],
+        events: int,
+        budget: Budget,
+        *,
+        names_unknown: bool = True,
+    ) -> list[Possible]:
+        """The situations of a frontier, and those that open operations lead to from there.
+
+        A frontier uses nothing before a response demands it. Of two situations with one state, the one
+        with fewer uses leads to all that the other one leads to. After `SITUATIONS_MAX`, no more are
+        looked for.
+
+        Args:
+          situations: Those of the frontier.
+          events: After so many events.
+          budget: Every step is counted there.
+          names_unknown: Whether the situations name the operations of unknown outcome that they used. If
+            not, no more of those are used here.
+        """
+        begun = [event for event in self.problem.events[:events] if event >= 0]
+        over = {~event for event in self.problem.events[:events] if event < 0}
+        responded = self.problem.responses()
+        still_open = [
+            operation
+            for operation in begun
+            if operation not in over
+            and not self.hints[self.problem.kind[operation]] & Hint.PURE
+            and (names_unknown or responded[operation] != NEVER)
+        ]
+        waiting = sorted(situations, key=lambda situation: len(situation[1]))
+        if len(waiting) >= SITUATIONS_MAX:
+            return waiting
+        least: dict[Hashable, list[frozenset[int]]] = {}
+        found: list[Possible] = []
+        for state, used in waiting:
+            spent = frozenset(used)
+            if any(fewer <= spent for fewer in least.get(state, ())):
+                continue
+            least.setdefault(state, []).append(spent)
+            found.append((state, used))
+            if len(waiting) >= SITUATIONS_MAX:
+                continue
+            for operation in still_open:
+                if operation in spent:
+                    continue
+                for following in self.steps.next(self.problem.kind[operation], state):
+                    budget.spend(len(waiting))
+                    if following != state:
+                        waiting.append((following, (*used, operation)))
+        return found
 
     def is_contradiction(self, problem: Problem, states: Sequence[Hashable] | None) -> bool:
         """Whether a part of the problem surely has no legal order.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias
 
 from checker.errors import MalformedHistory
-from checker.operations import UNKNOWN, Failed, Operation, Operations
+from checker.operations import UNKNOWN, Failed, Operations
 from checker.specification import Hint, SetSpecification, Specification
 
 NEVER: Final = 1 << 60

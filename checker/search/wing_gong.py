@@ -1,4 +1,4 @@
-"""Depth-first search without pruning rules: the slow and independent way, for `--paranoid` and for tests.
+"""Depth-first search without pruning rules: slow and independent, for `--paranoid` and tests.
 
 Orders are tried in the order of real time: the next operation is any whose invocation comes before the
 first response of an operation not yet taken (Wing and Gong, 1993). Situations seen before are not tried

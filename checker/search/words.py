@@ -67,10 +67,7 @@ class WordSteps:
     def ask(self, kind: int, state: Hashable) -> Successors:
         """As `StepTable.ask`."""
         word = self.words[kind]
-        if word.guard == "is":
-            legal = state == word.value
-        else:
-            legal = word.guard == "any" or state != word.value
+        legal = word.guard == "any" or (state == word.value) == (word.guard == "is")
         successors: Successors = ((word.new if word.assigns else state),) if legal else ()
         self.rows[kind][state] = successors
         return successors

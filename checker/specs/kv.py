@@ -144,7 +144,6 @@ _BETWEEN = "\0"
 """Stands between values that are searched together."""
 
 
-
 class _ReadKv(Kv):
     """A `Kv` in which all values that do not begin one that was read are one."""
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from checker.clock_text import ClockText
 from checker.history.history import History
+from checker.live_processes.witness import Witness
 from checker.timeline.facts import Facts
 from checker.timeline.lane import Lane
 from checker.timeline.marks import Mark, marks_of
 from checker.timeline.pen import ASCII, BOX, TONES, Pen, Tone
 from checker.timeline.rows import Row, near, rows_of
 from checker.timeline.words import Words
-from checker.live_processes.witness import Witness
 from checker.verdict import Invalid, Valid, Verdict
 
 LANE_WIDTH_MIN = 14

@@ -26,7 +26,7 @@ from checker.printable import printable
 from checker.service import ObjectVerdict, check_service
 from checker.specification import SetSpecification, Specification
 from coord_sim.cli import follow
-from coord_sim.cli.errors import CommandError, complain, problem_of
+from coord_sim.cli.errors import complain, problem_of
 from coord_sim.cli.exit_codes import BAD_INPUT, code_of, worst
 from coord_sim.cli.numbers import positive_int, positive_seconds
 from coord_sim.cli.reading import add_reading, published_verdict, read_history, spec_of

@@ -10,9 +10,11 @@ from checker.live_processes.spec import LiveProcesses
 
 
 def is_surely_valid(columns: Columns, spec: LiveProcesses) -> bool:
-    """Whether a history is valid and the compiled check can tell; False says nothing."""
-    if spec.definition != "round":
-        return False
+    """Whether a history is valid and the compiled check can tell; False says nothing.
+
+    What is valid under the round reading is so under the published one, too: every answer takes the
+    instant of its round, at which all members are in the round's calls and everybody else is dead.
+    """
     position = {process: at for at, process in enumerate(columns.header.participants)}
     first_of_group = [0]
     group_processes: list[int] = []

@@ -9,9 +9,10 @@ plain Python then decides and explains, so explanations have one source.
 all its members' next calls are part of it. Until then the call waits for the round that stands in its
 way, whatever the clocks. Rounds share no choice, so every order of forming them gives the same rounds.
 
-*Sweeps.* Instants are settled by sweeps over the rounds, in the order in which they formed. A failure that
-rises to an instant at which a round, seen earlier in the sweep, leaves that lifetime out calls for
-another sweep; the usual history needs one. The least fixed point does not depend on the order.
+*Sweeps.* Instants are settled by sweeps over the rounds, in the order in which they formed. A
+failure that rises to an instant at which a round, seen earlier in the sweep, leaves that lifetime
+out calls for another sweep; the usual history needs one. The least fixed point does not depend on
+the order.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def _read(
         if len(uncertainty):
             error = uncertainty[e]
         earliest = time[e] - error
-        if what == CRASH or what == LEAVE:
+        if CRASH <= what <= LEAVE:
             continue
         if lives[x, LEFT] == 0:
             lives[x, SIGN] = earliest
@@ -139,7 +140,7 @@ def _read(
             starts += 1
             continue
         o = operation[e]
-        if what == CALL or what == INVOKE or what == INVOKE_SHUTDOWN:
+        if CALL <= what <= INVOKE_SHUTDOWN:
             if o != seen or o >= operations:
                 return -1
             seen += 1
@@ -174,7 +175,7 @@ def _read(
                 after[last] = o
             queues[queue, TAIL] = o
             queue_of[o] = queue
-        elif what == OK or what == FAIL or what == INFO:
+        elif OK <= what <= INFO:
             if o < 0 or o >= seen or ended[o] != FOREVER:
                 return -1
             ended[o] = time[e] + error

@@ -30,6 +30,16 @@ from checker.search.problem import Problem
 from checker.search.words import WordSteps
 from checker.specification import Guarded, Specification
 
+__all__ = [
+    "SEARCH_NAME",
+    "TABLE_SEARCH_NAME",
+    "Columns",
+    "CompiledCheck",
+    "CompiledObject",
+    "TableObject",
+    "counting",
+]
+
 _T = TypeVar("_T")
 
 ANY: Final = 1 << 30
@@ -359,4 +369,5 @@ class CompiledObject(ObjectSearch):
         states, uses = self._check.possible(self.problem.part, events)
         assert isinstance(self.steps, WordSteps)
         code = self._check.codes(self.problem.part, self.problem.kind, self.steps.words)
-        return [(code[state], its) for state, its in zip(states, uses, strict=True)]
+        known = [(code[state], its) for state, its in zip(states, uses, strict=True)]
+        return self.with_open_uses(known, events, budget, names_unknown=False)

@@ -13,7 +13,6 @@ from numba import njit
 
 from checker.search.compiled.bits import lowest_bit
 from checker.search.compiled.counting import (
-    LEAN,
     LIMIT,
     NEVER,
     NO,
@@ -28,14 +27,14 @@ from checker.search.compiled.counting import (
     _copy_entry,
     _live_nodes,
     _new_node,
-    insert,
+    insert_plain,
 )
 
 UNASKED, ILLEGAL = -2, -1
 MISSES, GROW = 6, 7
 PURE_FLAG, TOTAL_FLAG, BLIND_FLAG = 1, 2, 4
 
-# Registers beside those that `insert` and the nodes use (8 to 11).
+# Registers beside those of the nodes (10 and 11).
 POSITION, COUNT, BEFORE, GENERATION = 0, 1, 2, 3
 OPEN, UNKNOWN, PURE, TOTAL = 4, 5, 6, 7
 BLIND, MADE, MISSED = 12, 13, 14
@@ -44,7 +43,6 @@ REGISTERS = 15
 # Columns of a slot.
 OPERATION, EARLIER, KIND, DEADLINE = 0, 1, 2, 3
 ROOM = 70
-_EVERY = 1 << 30
 
 
 @njit(
@@ -53,7 +51,7 @@ _EVERY = 1 << 30
     nogil=True,
 )
 def _free_in(state, settled, table, slots, reg, misses):
-    """Open operations, not settled, that are legal and change nothing. Notes entries that are missing."""
+    """What is open, not settled, legal and changes nothing. Notes entries that are missing."""
     free = np.int64(0)
     others = reg[OPEN] & ~settled
     while others != 0:
@@ -112,13 +110,12 @@ def _close(closed, slots, reg):
 
 @njit(
     "UniTuple(int64, 2)(int64, int64, int64, int64, int64, boolean, int64, int32[:, ::1], "
-    "int64[:, :, ::1], int64[:, :, ::1], int16[:, ::1], int64[:, ::1], int64[::1], int32[:, ::1], "
-    "int32[:, ::1])",
+    "int64[:, :, ::1], int64[:, :, ::1], int64[:, ::1], int64[::1], int32[:, ::1], int32[:, ::1])",
     cache=True,
     nogil=True,
 )
 def _expand(
-    k, count, reached, target, now, record, event, table, conf, chains, rows, slots, reg, nodes, misses
+    k, count, reached, target, now, record, event, table, conf, chains, slots, reg, nodes, misses
 ):  # fmt: skip
     waiting = 2
     state = conf[waiting, k, STATE]
@@ -156,34 +153,34 @@ def _expand(
         held |= free
         made = _new_node(nodes, reg, node, slots[slot, OPERATION], event) if record else np.int64(0)
         if bit == target or (target_is_pure and held & target != 0):
-            reached = insert(
-                now, reached, following, held & ~target, used & ~target, 0, 0, -1, made,
-                LEAN, _EVERY, rows, 1, conf, chains, reg[GENERATION], reg,
+            reached = insert_plain(
+                now, reached, following, held & ~target, used & ~target, 0, made,
+                conf, chains, reg[GENERATION],
             )  # fmt: skip
         else:
-            count = insert(
-                waiting, count, following, held, used, is_idle, 0, -1, made,
-                LEAN, _EVERY, rows, 1, conf, chains, reg[GENERATION], reg,
+            count = insert_plain(
+                waiting, count, following, held, used, is_idle, made,
+                conf, chains, reg[GENERATION],
             )  # fmt: skip
     return count, reached
 
 
 @njit(
     "int64(int32[::1], int32[::1], int64[::1], int32[:, ::1], uint8[::1], int64[:, :, ::1], "
-    "int64[:, :, ::1], int16[:, ::1], int64[:, ::1], int64[::1], int8[::1], int32[:, ::1], "
+    "int64[:, :, ::1], int64[:, ::1], int64[::1], int8[::1], int32[:, ::1], "
     "int32[:, ::1], int64, int64, boolean, int64[::1])",
     cache=True,
     nogil=True,
 )
 def run_table(
-    events, kind, responded, table, flags, conf, chains, rows, slots, reg, slot_of, nodes, misses,
+    events, kind, responded, table, flags, conf, chains, slots, reg, slot_of, nodes, misses,
     entries_max, made_max, record, stop,
 ):  # fmt: skip
     """Goes on from where `reg` says.
 
     Returns:
-      `YES`, `NO`, `SLOTS`, `LIMIT`, `STOPPED`, `MISSES` (entries of `table` are missing: see `misses`) or
-      `GROW` (`conf` or `nodes` is too small). After the last two it can be called again.
+      `YES`, `NO`, `SLOTS`, `LIMIT`, `STOPPED`, `MISSES` (entries of `table` are missing: see
+      `misses`) or `GROW` (`conf` or `nodes` is too small). After the last two it can be called again.
     """
     waiting = 2
     while reg[POSITION] < len(events):
@@ -229,14 +226,13 @@ def run_table(
             held |= _free_in(state, held | spent, table, slots, reg, misses)
             node = conf[before, k, NODE]
             if held & target != 0:
-                reached = insert(
-                    now, reached, state, held & ~target, spent & ~target, 0, 0, -1, node,
-                    LEAN, _EVERY, rows, 1, conf, chains, reg[GENERATION], reg,
+                reached = insert_plain(
+                    now, reached, state, held & ~target, spent & ~target, 0, node,
+                    conf, chains, reg[GENERATION],
                 )  # fmt: skip
             if (held if target_is_pure else spent) & target == 0:
-                waits = insert(
-                    waiting, waits, state, held, spent, 0, 0, -1, node,
-                    LEAN, _EVERY, rows, 1, conf, chains, reg[GENERATION], reg,
+                waits = insert_plain(
+                    waiting, waits, state, held, spent, 0, node, conf, chains, reg[GENERATION]
                 )  # fmt: skip
         k = 0
         while k < waits and reg[MISSED] == 0:
@@ -247,7 +243,7 @@ def run_table(
             if conf[waiting, k, STATE] >= 0:
                 waits, reached = _expand(
                     k, waits, reached, target, now, record, reg[POSITION], table, conf, chains,
-                    rows, slots, reg, nodes, misses,
+                    slots, reg, nodes, misses,
                 )  # fmt: skip
             k += 1
             if k & 1023 == 0 and stop[0] != 0:

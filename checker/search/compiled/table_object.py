@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from checker.operations import Operation
 from checker.search.budget import Budget
 from checker.search.compiled import counting, table
-from checker.search.compiled.counting import FIELDS, NO, NODE, NODES, ROWS, SLOTS, STOPPED, YES
+from checker.search.compiled.counting import FIELDS, NO, NODE, NODES, SLOTS, STOPPED, YES
 from checker.search.compiled.running import run_interruptibly
 from checker.search.object_search import Decision, ObjectSearch
 from checker.search.problem import Hints, Problem
@@ -66,9 +66,7 @@ class TableSearch:
             for state, after in told.given.items():
                 cells.append((row, number_of(state), number_of(after)))
             otherwise = told.otherwise
-            rest.append(
-                table.ILLEGAL if isinstance(otherwise, Illegal) else number_of(otherwise)
-            )
+            rest.append(table.ILLEGAL if isinstance(otherwise, Illegal) else number_of(otherwise))
         width = 16
         while width < len(self._states):
             width *= 2
@@ -127,7 +125,7 @@ class TableSearch:
             status = run_interruptibly(
                 lambda: table.run_table(
                     run.events, self._kind, run.responded, self._table, self._flags, run.conf,
-                    run.chains, run.rows, run.slots, run.reg, run.slot_of, run.nodes, run.misses,
+                    run.chains, run.slots, run.reg, run.slot_of, run.nodes, run.misses,
                     entries_max, _EVERY, record, self.stop,
                 ),
                 self.stop, budget, wait=budget.deadline is not None or events > 50_000,
@@ -211,10 +209,9 @@ class _TableRun:
         self.responded[~events[positions]] = positions
         self.conf: NDArray[np.int64] = np.zeros((3, 256, FIELDS), np.int64)
         self.chains: NDArray[np.int64] = np.zeros((3, 16, 2), np.int64)
-        self.rows = np.zeros((2, 1), np.int16)
         self.slots = np.zeros((64, 4), np.int64)
         self.reg = np.zeros(table.REGISTERS, np.int64)
-        self.reg[table.COUNT] = self.reg[ROWS] = self.reg[NODES] = 1
+        self.reg[table.COUNT] = self.reg[NODES] = 1
         self.slot_of = np.zeros(operations, np.int8)
         self.nodes: NDArray[np.int32] = np.zeros((1024 if record else 1, 3), np.int32)
         self.misses = np.zeros((256, 2), np.int32)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from checker.operations import Operations
 from checker.search.budget import Budget
-from checker.search.counting import EXACT, CountingFrontier, Effort
+from checker.search.counting import CountingFrontier, Effort
 from checker.search.frontier import Frontier, run
 from checker.search.object_search import ObjectSearch
 from checker.search.problem import LEFT_OUT, NEVER, Problem, classify, split
@@ -149,13 +149,39 @@ def with_effort(operations: Operations, spec: Specification, effort: Effort) -> 
         steps = WordSteps(spec, operations.kinds, words)
         frontier = CountingFrontier(steps, Budget(), effort)
         answer: Answer = run(frontier, problem)
-        if effort is not EXACT and answer:
-            lost = effort.relaxed or (effort.joins and frontier.dropped)
-            answer = None if lost else True
-        elif effort is not EXACT and not effort.joins and frontier.dropped:
-            answer = None
-        answers.append(answer)
+        if answer:
+            is_sure = not effort.relaxed and not (effort.joins and frontier.dropped)
+        else:
+            is_sure = effort.joins or not frontier.dropped
+        answers.append(answer if is_sure else None)
     return _all(answers)
+
+
+def compiled_steps(operations: Operations, spec: Specification) -> Iterator[tuple[str, Answer]]:
+    """What each step of the compiled ladder is sure of, for histories of one object with words."""
+    import numpy as np
+
+    from checker.search.compiled import counting, driver
+
+    kinds = classify(operations, spec)
+    for problem, words in _objects(operations, spec):
+        if words is None:
+            continue
+        part = [0 if its == problem.part else LEFT_OUT for its in kinds.part]
+        check = driver.CompiledCheck(
+            driver.Columns(operations, part, 1, words, spec.init()), Budget()
+        )
+        events, packed, values = check.object_arrays(0)
+        responded = np.zeros(len(packed), np.bool_)
+        responded[~events[events < 0]] = True
+        for number, step in enumerate(driver._ladder(packed, responded)):
+            status, _, _ = counting.decide(
+                events, len(events), step.words, values, 0, step.mode, step.keep, step.beam,
+                step.chains, driver.EVERY, driver.EVERY, step.restores, check.stop,
+            )  # fmt: skip
+            lost = status == counting.YES and step.is_relaxed
+            answer = {counting.YES: True, counting.NO: False}.get(status)
+            yield f"step {number}", None if lost else answer
 
 
 def _objects(
