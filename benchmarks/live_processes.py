@@ -64,11 +64,11 @@ def valid_columns(  # noqa: PLR0915 - one loop, whose parts share its variables
     def extend(kind: int, callers: list[int], operations: Iterable[int], detail: int) -> None:
         nonlocal now
         count = len(callers)
-        times = list(accumulate(rng.choices(steps, k=count), initial=now))[1:]
+        times = list(accumulate(rng.choices(steps, k=count), initial=now))
         now = times[-1]
         columns.kind.extend([kind] * count)
         columns.lifetime.extend([current[process] for process in callers])
-        columns.time_ns.extend(times)
+        columns.time_ns.extend(times[1:])
         columns.operation.extend(operations)
         columns.detail.extend([detail] * count)
 

@@ -19,7 +19,10 @@ from checker.verdict import Invalid
 RECENT_SHOWN_MAX: Final = 12
 """So many operations are told where no smaller set that contradicts itself is known."""
 
-_EXPLAINING_S: Final = 5.0
+UNKNOWN_MAX: Final = 16
+"""With more operations without a response, looking for that set could take longer than anybody waits."""
+
+_STEPS_MAX: Final = 5_000
 
 
 def anomaly_of(
@@ -39,7 +42,8 @@ def anomaly_of(
     """
     operations, numbers, failing = _recent(failure, source)
     anomaly = None
-    if failure.is_whole:
+    responded = sum(event.is_response for event in failure.events)
+    if failure.is_whole and len(operations) - responded <= UNKNOWN_MAX:
         anomaly = _searched(operations, failure.state, spec)
     if anomaly is None:
         anomaly = _told(failure, key, spec, operations, failing)
@@ -95,7 +99,7 @@ def _searched(operations: Operations, state: Hashable, spec: Specification) -> A
     from checker.search.check import check_operations
 
     begun = spec if state == spec.init() else _Begun(spec, state)
-    verdict = check_operations(operations, begun, timeout_s=_EXPLAINING_S, compiled=False)
+    verdict = check_operations(operations, begun, steps_max=_STEPS_MAX)
     return verdict.anomaly if isinstance(verdict, Invalid) else None
 
 

@@ -15,6 +15,7 @@ from checker.search.choice import driver_for, is_installed
 from checker.search.explanation import anomaly_of
 from checker.search.object_search import Decision, ObjectSearch
 from checker.search.problem import LEFT_OUT, Kinds, Problem, classify, split
+from checker.search.steps import first_state
 from checker.search.words import words_of
 from checker.specification import Guarded, SetSpecification, Specification
 from checker.verdict import Invalid, Unknown, Valid, Verdict
@@ -137,7 +138,7 @@ class _Check:
             words.update(its_words or {})
         part = [p if p >= 0 and self._words[p] is not None else LEFT_OUT for p in self._kinds.part]
         columns = driver.Columns(
-            self._operations, part, len(self._kinds.keys), words, self._spec.init()
+            self._operations, part, len(self._kinds.keys), words, first_state(self._spec)
         )
         check = driver.CompiledCheck(columns, self._budget)
         undecided: _Found | None = None

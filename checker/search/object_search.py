@@ -262,11 +262,12 @@ class ObjectSearch:
 
         Args:
           problem: The part.
-          states: What the state may be at its beginning; None: what it is at the history's.
+          states: What the state may be at its beginning: `any_state`; None: what it is at the history's.
         """
         frontier = self._frontier(Budget(steps_max=STEPS_PER_PART_MAX))
         if states is not None:
-            frontier.start_from(states)
+            assert isinstance(self.steps, WordSteps)
+            frontier.start_from(self.steps.told_apart_by(problem.kind))
         try:
             return not run(frontier, problem)
         except BudgetSpentError:

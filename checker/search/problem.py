@@ -90,7 +90,7 @@ def classify(operations: Operations, spec: Specification | SetSpecification) -> 
             )
         problem = malformed(kind)
         if problem is not None:
-            _refuse(operations, number, f"{kind!s:.200}: {problem}")
+            _refuse(operations, number, f"{kind!s:.200}: {problem:.300}")
         if result is UNKNOWN:
             if isinstance(spec, Specification) and spec.hints(kind) & Hint.PURE:
                 continue

@@ -68,7 +68,7 @@ class _SetFrontier:
         self._open: list[int] = []
         self._steps: dict[tuple[Hashable, tuple[int, ...]], Successors] = {}
         self._possible: dict[tuple[Hashable, frozenset[int]], Groups] = {
-            (spec.init(), frozenset()): None
+            (first_state(spec), frozenset()): None
         }
 
     def run(self) -> int | None:

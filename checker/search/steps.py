@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from checker.errors import SpecificationError
 from checker.operations import Operation
-from checker.specification import Illegal, OneOf, Specification
+from checker.specification import Illegal, OneOf, SetSpecification, Specification
 
 Successors: TypeAlias = tuple[Hashable, ...]
 """The states that an operation may lead to; empty if it is illegal."""
@@ -32,14 +32,7 @@ class StepTable:
         Raises:
           SpecificationError: `init` raised, or its state cannot be hashed.
         """
-        try:
-            state = self.spec.init()
-            hash(state)
-        except Exception as error:
-            raise SpecificationError(
-                f"init() of specification '{self.spec.name}' failed: {said(error)}"
-            ) from error
-        return state
+        return first_state(self.spec)
 
     def ask(self, kind: int, state: Hashable) -> Successors:
         """Asks `step`, and remembers.
@@ -61,7 +54,7 @@ class StepTable:
                 hash(successor)
         except Exception as error:
             raise SpecificationError(
-                f"step() of specification '{self.spec.name}' failed for {operation} in state "
+                f"step() of specification '{self.spec.name}' failed for {operation!s:.200} in state "
                 f"{state!r:.200}: {said(error)}; it must accept every state that operations can "
                 "lead to, and return a state that can be hashed"
             ) from error
@@ -83,6 +76,22 @@ class StepTable:
         return reason_illegal(self.spec, self.kinds[kind], state)
 
 
+def first_state(spec: Specification | SetSpecification) -> Hashable:
+    """The state at the beginning.
+
+    Raises:
+      SpecificationError: `init` raised, or its state cannot be hashed.
+    """
+    try:
+        state = spec.init()
+        hash(state)
+    except Exception as error:
+        raise SpecificationError(
+            f"init() of specification '{spec.name}' failed: {said(error)}"
+        ) from error
+    return state
+
+
 def reason_illegal(spec: Specification, operation: Operation, state: Hashable) -> str:
     """Why an operation is illegal in a state, in the specification's words if it has some."""
     outcome = spec.step(state, operation)
@@ -93,4 +102,4 @@ def reason_illegal(spec: Specification, operation: Operation, state: Hashable) -
 
 def said(error: Exception) -> str:
     """An exception in a few words."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"{type(error).__name__}: {error!s:.300}" if str(error) else type(error).__name__

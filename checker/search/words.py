@@ -7,11 +7,11 @@ witnesses are replayed by the specification itself.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, final
 
 from checker.operations import Operation, show
-from checker.search.steps import StepTable, Successors, reason_illegal
+from checker.search.steps import StepTable, Successors, first_state, reason_illegal
 from checker.specification import Guarded, Hint, Specification
 
 
@@ -39,7 +39,7 @@ class WordSteps:
     ) -> None:
         self.spec = spec
         self.kinds = kinds
-        self._initial = spec.init()
+        self._initial = first_state(spec)
         tested = dict.fromkeys(
             [self._initial, *(word.value for word in words.values() if word.guard != "any")]
         )
@@ -59,6 +59,11 @@ class WordSteps:
     def states(self) -> Sequence[Hashable]:
         """All states that guards can tell apart."""
         return self._states
+
+    def told_apart_by(self, kinds: Iterable[int]) -> Sequence[Hashable]:
+        """Those that the guards of some kinds can tell apart, and one for all others."""
+        words = [self.words[kind] for kind in dict.fromkeys(kinds)]
+        return (*dict.fromkeys(word.value for word in words if word.guard != "any"), UNTESTED)
 
     def init(self) -> Hashable:
         """The first state."""

@@ -15,6 +15,7 @@ from checker import Invalid, LiveProcesses, MalformedHistory, Valid, Witness
 from checker.history import (
     Crash,
     Enter,
+    Event,
     Fail,
     Header,
     History,
@@ -119,7 +120,7 @@ def test_columns_and_the_history_made_of_them_have_the_same_verdict() -> None:
 
 def test_columns_keep_every_kind_of_event() -> None:
     first, second = {0: 10, 1: 20}, {0: 10}
-    events = [
+    events: list[Event] = [
         Start(time_ns=1, process=0, lifetime=0, incarnation=10, since_ns=0),
         Start(time_ns=2, process=1, lifetime=0, incarnation=20, uncertainty_ns=3),
         Invoke(time_ns=3, process=0, lifetime=0, id=0, operation="live_processes", arguments={}),
@@ -147,7 +148,7 @@ def test_columns_keep_every_kind_of_event() -> None:
     columns = columns_of(History(header, events))
     assert columns is not None
     incarnation = {0: 10, 1: 20}
-    expected = [
+    expected: list[Event] = [
         replace(event, incarnation=incarnation[event.process], block=11)
         if isinstance(event, Enter)
         else replace(event, incarnation=incarnation[event.process])
@@ -235,7 +236,7 @@ def test_numbers_out_of_range_are_refused(
 def test_a_response_to_nothing_is_refused(driver: ModuleType) -> None:
     del driver
     header = Header(source="manual", participants=(0,), clock="abstract")
-    events = [
+    events: list[Event] = [
         Start(time_ns=1, process=0, lifetime=0),
         Ok(time_ns=2, process=0, lifetime=0, id=4, result={0: 1}),
     ]

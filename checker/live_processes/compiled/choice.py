@@ -38,7 +38,7 @@ def is_compiled() -> bool:
     folder = Path(__file__).parent
     source = folder / "rounds.py"
     version = f"py{sys.version_info[0]}{sys.version_info[1]}"
-    stored = (folder / "__pycache__").glob(f"rounds.decide-*.{version}.nbi")
+    stored = (folder / "__pycache__").glob(f"rounds.settle-*.{version}.nbi")
     return any(path.stat().st_mtime >= source.stat().st_mtime for path in stored)
 
 

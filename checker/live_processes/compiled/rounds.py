@@ -3,16 +3,19 @@
 The rules are those of `lifetimes.py`, `rounds.py` and `instants.py`, for histories that leave nothing
 open: answers tell incarnations, calls of one lifetime and group do not overlap, and no call is in a
 round or not as one likes. Where anything else turns up, or a rule is broken, the status is `UNTOLD`:
-plain Python then decides and explains, so explanations have one source.
+plain Python then decides and explains, so explanations have one source. `read`, `form` and `settle` run
+one after the other; the driver hands them their arrays.
 
 *Order.* With clock errors answers may be recorded in another order than their rounds. A round forms when
 all its members' next calls are part of it. Until then the call waits for the round that stands in its
-way, whatever the clocks. Rounds share no choice, so every order of forming them gives the same rounds.
+way. Rounds share no choice, so every order of forming them gives the same rounds. With exact clocks a
+call never waits in a valid history: what it would wait for ended after its own answer.
 
 *Sweeps.* Instants are settled by sweeps over the rounds, in the order in which they formed. A
 failure that rises to an instant at which a round, seen earlier in the sweep, leaves that lifetime
 out calls for another sweep; the usual history needs one. The least fixed point does not depend on
-the order.
+the order. A round like the one before it needs no look at those whom both leave out, unless one of
+them started in between: only members' failures rose.
 """
 
 from __future__ import annotations
@@ -62,6 +65,8 @@ QUEUE_COLUMNS = 4
 
 GROUPS_OF_LIFETIME_MAX = 64
 SWEEPS_MAX = 32
+LOOKS_MAX = 1 << 32
+"""Looks at processes that a round leaves out: some ten seconds."""
 
 
 @njit("int64(int64, int64, int64[:, ::1], int32[:, ::1])", cache=True, nogil=True)
@@ -82,13 +87,26 @@ def _queue(lifetime: int, group: int, lives: Table, queues: IntTable) -> int:
     cache=True,
     nogil=True,
 )
-def _read(
+def read(
     kind: Bytes, lifetime: Ints, time: Longs, uncertainty: Longs, operation: Ints, detail: Ints,
     process: Ints, processes: int, answers: int, groups: int, suspicion: bool,
     invoked: Longs, ended: Longs, answer: Ints, after: Ints, queue_of: Ints,
     lives: Table, started: Ints, queues: IntTable,
 ) -> int:  # fmt: skip
     """From events to lifetimes and queues of calls, as `Lifetimes` reads them.
+
+    Args:
+      kind, lifetime, time, uncertainty, operation, detail: The columns.
+      process: Per lifetime, the position of its process among the participants, or -1.
+      processes: How many participants there are.
+      answers: How many distinct answers there are.
+      groups: How many groups there are.
+      suspicion: The failure model; crash-stop otherwise.
+      invoked, ended, answer, after, queue_of: Set per operation: its moments, what became of it, the
+        next one in its queue, its queue. The last two are -1 if there is none.
+      lives: Set per lifetime.
+      started: Set to the lifetimes that started, in order, then -1.
+      queues: Set per queue.
 
     Returns:
       How many queues there are, or -1 where that is not for here.
@@ -198,6 +216,7 @@ def _read(
                 lives[x, SIGN] = lives[x, ACKNOWLEDGED]
         sign, y = lives[x, SIGN], lives[x, NEXT]
         lives[x, FAILED_AT] = sign if sign != NEVER else 0
+        lives[x, FAILED_RANK] = 0
         # A successor that starts before its predecessor is beyond bisection, and one that starts
         # before the predecessor's last sign of life is a contradiction.
         if y >= 0 and (lives[y, START_AT] < lives[x, START_AT] or sign > lives[y, START_AT]):
@@ -265,18 +284,31 @@ def _obstacle(
 
 @njit(
     "int64(int8[::1], int32[::1], int32[::1], int64[::1], int64[::1], int32[::1], int32[::1],"
-    "int32[::1], int32[::1], int64, int64[:, ::1], int64, int32[:, ::1], int32[::1], int32[::1],"
-    "int64[::1], int64[::1])",
+    "int32[::1], int32[::1], int64, int64[:, ::1], int64, int32[:, ::1], int64, int32[::1],"
+    "int32[::1], int64[::1], int64[::1])",
     cache=True,
     nogil=True,
 )
-def _form(
+def form(
     kind: Bytes, operation: Ints, answer: Ints, invoked: Longs, ended: Longs, after: Ints,
     queue_of: Ints, first_member: Ints, members: Ints, members_max: int, lives: Table,
-    count: int, queues: IntTable, round_answer: Ints, round_group: Ints, round_lo: Longs,
-    round_hi: Longs,
+    count: int, queues: IntTable, waits_max: int, round_answer: Ints, round_group: Ints,
+    round_lo: Longs, round_hi: Longs,
 ) -> int:  # fmt: skip
-    """Groups answered calls into rounds; returns how many, or -1 where that is not for here."""
+    """Groups answered calls into rounds.
+
+    Args:
+      kind, operation: Columns.
+      answer, invoked, ended, after, queue_of, lives, queues: As `read` left them; consumed.
+      first_member, members: Per answer, the lifetimes that it names; -1 for one that nobody knows.
+      members_max: The most members of an answer.
+      count: How many queues there are.
+      waits_max: How often calls may wait.
+      round_answer, round_group, round_lo, round_hi: Set per round.
+
+    Returns:
+      How many rounds there are, or -1 where that is not for here.
+    """
     members_queue = np.empty(members_max + 1, np.int32)
     window = np.empty(2, np.int64)
     waiting = np.empty(count, np.int32)
@@ -303,7 +335,7 @@ def _form(
                 call, answer, invoked, ended, after, queue_of, first_member, members,
                 members_queue, lives, queues, window,
             )  # fmt: skip
-            if obstacle == -2:
+            if obstacle == -2 or (obstacle >= 0 and waits == waits_max):
                 return -1
             if obstacle >= 0:
                 wait[call] = waiting[obstacle]
@@ -328,97 +360,105 @@ def _form(
                     wait[woken] = ready
                     ready = np.int64(woken)
                     woken = following
-    if waits:
-        for queue in range(count):
-            if waiting[queue] >= 0:
-                return -1
+    for queue in range(count):
+        if waiting[queue] >= 0:
+            return -1
     return rounds
 
 
 @njit(
-    "int64(int64, int32[::1], int32[::1], int64[::1], int64[::1], int32[::1], int32[::1], int32[::1],"
-    "int32[::1], int32[::1], int64, int64[:, ::1], int32[::1])",
+    "int64(int64, int32[::1], int32[::1], int64[::1], int64[::1], int64[::1], int32[::1], int32[::1],"
+    "int32[::1], int32[::1], int32[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1], int32[::1])",
     cache=True,
     nogil=True,
 )
-def _settle(
-    rounds: int, round_answer: Ints, round_group: Ints, instant: Longs, round_hi: Longs,
+def settle(
+    rounds: int, round_answer: Ints, round_group: Ints, instant: Longs, rank: Longs, round_hi: Longs,
     first_member: Ints, members: Ints, first_of_group: Ints, group_processes: Ints, process: Ints,
-    processes: int, lives: Table, started: Ints,
+    mark: Longs, lives: Table, first_start: Longs, starts: Longs, by_process: Ints,
 ) -> int:  # fmt: skip
-    """Moves every round to its least instant, from `instant` on; whether all windows hold them.
+    """Moves every round to its least instant, from `instant` on.
 
     An instant is a time and a rank among equal times.
+
+    Args:
+      rounds: How many there are.
+      round_answer, round_group, instant, round_hi: As `form` left them.
+      rank: Zero per round.
+      first_member, members: As in `form`.
+      first_of_group, group_processes: Per group, the positions of its processes.
+      process, lives: As in `read`.
+      mark: Zero per process.
+      first_start, starts, by_process: Per process, when it started and which lifetimes, in order.
+
+    Returns:
+      `VALID` if every round has an instant in its window, else `UNTOLD`.
     """
-    first_start = np.zeros(processes + 1, np.int64)
-    for x in started:
-        if x >= 0:
-            first_start[process[x] + 1] += 1
-    for p in range(processes):
-        first_start[p + 1] += first_start[p]
-    starts = np.empty(first_start[processes], np.int64)
-    by_process = np.empty(first_start[processes], np.int32)
-    free = np.zeros(processes, np.int64)
-    for x in started:
-        if x >= 0:
-            p = process[x]
-            starts[first_start[p] + free[p]] = lives[x, START_AT]
-            by_process[first_start[p] + free[p]] = x
-            free[p] += 1
     ranks_max = 2 * (rounds + len(process)) + 1
-    rank = np.zeros(rounds, np.int64)
-    mark = np.zeros(processes, np.int64)
-    for x in range(len(process)):
-        lives[x, FAILED_RANK] = 0
     stamp = np.int64(0)
+    looks = np.int64(0)
     for _ in range(SWEEPS_MAX):
         again = False
         for x in range(len(process)):
             lives[x, WATCHED] = FOREVER
+        last_told = last_group = last_k = np.int64(-1)
+        last_t = until = np.int64(0)
         for r in range(rounds):
-            stamp += 1
             told, group = round_answer[r], round_group[r]
             from_, to = first_member[told], first_member[told + 1]
-            begin, end = first_of_group[group], first_of_group[group + 1]
-            for m in range(from_, to):
-                mark[process[members[m]]] = stamp
             t, k = instant[r], rank[r]
-            counted = np.int64(0)
-            while True:
-                moved = False
-                left_out = 0
-                for g in range(begin, end):
-                    p = group_processes[g]
-                    if mark[p] == stamp:
-                        continue
-                    left_out += 1
-                    # The last lifetime that started before t.
-                    low, high = first_start[p], first_start[p + 1]
-                    if low == high or starts[low] >= t:
-                        continue
-                    if starts[high - 1] < t:
-                        low = high
-                    while low < high:
-                        middle = (low + high) >> 1
-                        if starts[middle] < t:
-                            low = middle + 1
-                        else:
-                            high = middle
-                    x = by_process[low - 1]
-                    at, at_rank = lives[x, FAILED_AT], lives[x, FAILED_RANK]
-                    if t < at or (t == at and k <= at_rank):
-                        t, k = at, at_rank + 1
-                        moved = True
-                        if k >= ranks_max:
-                            return UNTOLD
-                    at, at_rank = lives[x, WATCHED], lives[x, WATCHED_RANK]
-                    if t < at or (t == at and k < at_rank):
-                        lives[x, WATCHED], lives[x, WATCHED_RANK] = t, k
-                counted = end - begin - left_out
-                if not moved or t > round_hi[r]:
-                    break
-            if t > round_hi[r] or counted != to - from_:
+            if (
+                told != last_told or group != last_group or t > until or t < last_t
+                or (t == last_t and k < last_k)
+            ):  # fmt: skip
+                stamp += 1
+                for m in range(from_, to):
+                    mark[process[members[m]]] = stamp
+                begin, end = first_of_group[group], first_of_group[group + 1]
+                moved = True
+                while moved and t <= round_hi[r]:
+                    moved = False
+                    until = FOREVER
+                    left_out = 0
+                    looks += end - begin
+                    for g in range(begin, end):
+                        p = group_processes[g]
+                        if mark[p] == stamp:
+                            continue
+                        left_out += 1
+                        # The last lifetime that started before t.
+                        low, high = first_start[p], first_start[p + 1]
+                        after = high
+                        if low == high:
+                            continue
+                        if starts[high - 1] < t:
+                            low = high
+                        while low < high:
+                            middle = (low + high) >> 1
+                            if starts[middle] < t:
+                                low = middle + 1
+                            else:
+                                high = middle
+                        if low < after:
+                            until = min(until, starts[low])
+                        if low == first_start[p]:
+                            continue
+                        x = by_process[low - 1]
+                        at, at_rank = lives[x, FAILED_AT], lives[x, FAILED_RANK]
+                        if t < at or (t == at and k <= at_rank):
+                            t, k = at, at_rank + 1
+                            moved = True
+                            if k >= ranks_max:
+                                return UNTOLD
+                        at, at_rank = lives[x, WATCHED], lives[x, WATCHED_RANK]
+                        if t < at or (t == at and k < at_rank):
+                            lives[x, WATCHED], lives[x, WATCHED_RANK] = t, k
+                    if end - begin - left_out != to - from_ or looks > LOOKS_MAX:
+                        return UNTOLD
+                last_told, last_group = np.int64(told), np.int64(group)
+            if t > round_hi[r]:
                 return UNTOLD
+            last_t, last_k = t, k
             instant[r], rank[r] = t, k
             for m in range(from_, to):
                 x = members[m]
@@ -431,63 +471,3 @@ def _settle(
         if not again:
             return VALID
     return UNTOLD
-
-
-@njit(
-    "int64(int8[::1], int32[::1], int64[::1], int64[::1], int32[::1], int32[::1], int64, int32[::1],"
-    "int64, int32[::1], int32[::1], int64, int32[::1], int32[::1], boolean)",
-    cache=True,
-    nogil=True,
-)
-def decide(
-    kind: Bytes, lifetime: Ints, time: Longs, uncertainty: Longs, operation: Ints, detail: Ints,
-    operations: int, process: Ints, processes: int, first_member: Ints, members: Ints,
-    members_max: int, first_of_group: Ints, group_processes: Ints, suspicion: bool,
-) -> int:  # fmt: skip
-    """Whether a history is surely valid under the round reading.
-
-    Args:
-      kind, lifetime, time, uncertainty, operation, detail: The columns.
-      operations: How many there are.
-      process: Per lifetime, the position of its process among the participants, or -1.
-      processes: How many participants there are.
-      first_member, members: Per answer, the lifetimes that it names; -1 for one that never started.
-      members_max: The most members of an answer.
-      first_of_group, group_processes: Per group, positions of its processes.
-      suspicion: The failure model; crash-stop otherwise.
-
-    Returns:
-      `VALID` or `UNTOLD`.
-    """
-    lifetimes = len(process)
-    groups = len(first_of_group) - 1
-    answers = len(first_member) - 1
-    invoked = np.empty(operations, np.int64)
-    ended = np.empty(operations, np.int64)
-    answer = np.empty(operations, np.int32)
-    after = np.empty(operations, np.int32)
-    queue_of = np.empty(operations, np.int32)
-    lives = np.empty((lifetimes, LIFE_COLUMNS), np.int64)
-    started = np.empty(lifetimes, np.int32)
-    queues_max = min(operations, lifetimes * min(groups, GROUPS_OF_LIFETIME_MAX))
-    queues = np.empty((queues_max, QUEUE_COLUMNS), np.int32)
-    count = _read(
-        kind, lifetime, time, uncertainty, operation, detail, process, processes, answers, groups,
-        suspicion, invoked, ended, answer, after, queue_of, lives, started, queues,
-    )  # fmt: skip
-    if count < 0:
-        return UNTOLD
-    round_answer = np.empty(operations, np.int32)
-    round_group = np.empty(operations, np.int32)
-    round_lo = np.empty(operations, np.int64)
-    round_hi = np.empty(operations, np.int64)
-    rounds = _form(
-        kind, operation, answer, invoked, ended, after, queue_of, first_member, members,
-        members_max, lives, count, queues, round_answer, round_group, round_lo, round_hi,
-    )  # fmt: skip
-    if rounds < 0:
-        return UNTOLD
-    return _settle(
-        rounds, round_answer, round_group, round_lo, round_hi, first_member, members, first_of_group,
-        group_processes, process, processes, lives, started,
-    )  # fmt: skip

@@ -769,7 +769,7 @@ CHECKPOINT_ENTRIES = 64
 
 @njit(cache=True, nogil=True)
 def search(
-    events, length, words, values, initial,
+    events, length, words, values, start, start_conf, start_rows,
     mode, keep_wanted, beam_wanted, chains_wanted, entries_max, made_max, restores, record, stop,
 ):  # fmt: skip
     """Runs a history.
@@ -779,7 +779,9 @@ def search(
       length: How many of them to run; responses after them count as known.
       words: int64 per operation.
       values: Number of value codes.
-      initial: Code of the initial state.
+      start: Position from which configurations are kept up; before it, operations only open and close.
+      start_conf: The configurations there: columns as in `conf`, with their rows in `start_rows`.
+      start_rows: Their counts. If there are none, nothing was used.
       mode: `LEAN` (exact if `keep` and `beam` are out of reach and chains are always tried) or `JOIN`.
       keep_wanted, beam_wanted, chains_wanted: See the module.
       entries_max: Limit on the configurations of one event; status `LIMIT` above.
@@ -790,7 +792,7 @@ def search(
 
     Returns:
       status, position, configurations made; and what was possible just before: the configurations, which
-      level of them, how many, the slots, the nodes, the words of the classes.
+      level of them, how many, their rows of counts, the slots, the nodes, the words of the classes.
     """
     responded = _responses(events, len(words))
     class_words, class_of = _classes(words, responded)
@@ -813,21 +815,27 @@ def search(
         for value in range(values):
             first_of[value + 1] += first_of[value]
 
-    conf = np.empty((3, 64, FIELDS), np.int64)
+    entries = 64
+    while entries < 2 * len(start_conf) + 8:
+        entries *= 2
+    conf = np.empty((3, entries, FIELDS), np.int64)
     chains = np.zeros((3, values, 2), np.int64)
-    rows = np.zeros((64, width), np.int16)
+    rows = np.zeros((entries, width), np.int16)
     index = np.zeros((values, INDEXES), np.int64)
     slots = np.zeros((64, 4), np.int64)
     reg = np.zeros(REGISTERS, np.int64)
     reg[FREE] = -1
-    reg[ROWS] = 1
+    reg[ROWS] = max(1, len(start_rows))
     nodes = np.zeros((256 if record else 1, 3), np.int32)
     reg[NODES] = 1
     slot_of = np.empty(len(words), np.int8)
     now, before, waiting = 1, 0, 2
-    conf[before, 0] = 0
-    conf[before, 0, STATE] = initial
-    count = 1
+    count = len(start_conf)
+    for k in range(count):
+        for field in range(FIELDS):
+            conf[before, k, field] = start_conf[k, field]
+    for row in range(len(start_rows)):
+        _copy_row(rows, row, start_rows, row, width)
     made = 1
     generation = 0
     keep, beam, chains_mode = keep_wanted, beam_wanted, chains_wanted
@@ -899,7 +907,7 @@ def search(
                     called[classes + new] += 1
                 continue
             if reg[FREE] == 0:
-                return SLOTS, position, made, conf, before, count, slots, nodes, class_words
+                return SLOTS, position, made, conf, before, count, rows, slots, nodes, class_words
             slot = lowest_bit(reg[FREE])
             slot_of[x] = slot
             open_slot(x, slot, word, responded, index, slots, reg)
@@ -908,6 +916,9 @@ def search(
         slot = np.int64(slot_of[x])
         bit = np.int64(1) << slot
         word = words[x]
+        if position < start:
+            close_slot(slot, word, index, slots, reg)
+            continue
         effect = word & 4 != 0
         settled = True
         for k in range(count):
@@ -928,7 +939,7 @@ def search(
             close_slot(slot, word, index, slots, reg)
             continue
         if stop[0] != 0:
-            return STOPPED, position, made, conf, before, count, slots, nodes, class_words
+            return STOPPED, position, made, conf, before, count, rows, slots, nodes, class_words
         chained = chains_mode == CHAINS_ALWAYS
         left = 0
         while True:
@@ -992,13 +1003,35 @@ def search(
                         unequal, seen, look, chosen,
                     )  # fmt: skip
                 if max(waits, reached) > entries_max or reg[ROWS] * width > 150_000_000:
-                    return LIMIT, position, made, conf, before, count, slots, nodes, class_words
+                    return (
+                        LIMIT,
+                        position,
+                        made,
+                        conf,
+                        before,
+                        count,
+                        rows,
+                        slots,
+                        nodes,
+                        class_words,
+                    )
                 if k & 1023 == 1023 and stop[0] != 0:
-                    return STOPPED, position, made, conf, before, count, slots, nodes, class_words
+                    return (
+                        STOPPED,
+                        position,
+                        made,
+                        conf,
+                        before,
+                        count,
+                        rows,
+                        slots,
+                        nodes,
+                        class_words,
+                    )
                 k += 1
             made += reached + waits
             if made > made_max:
-                return LIMIT, position, made, conf, before, count, slots, nodes, class_words
+                return LIMIT, position, made, conf, before, count, rows, slots, nodes, class_words
             left = 0
             for k in range(reached):
                 if conf[now, k, STATE] >= 0:
@@ -1010,9 +1043,20 @@ def search(
             chained = True
         if left == 0:
             if mode == JOIN or reg[DROPPED] == 0:
-                return NO, position, made, conf, before, count, slots, nodes, class_words
+                return NO, position, made, conf, before, count, rows, slots, nodes, class_words
             if restored >= restores:
-                return UNDECIDED, position, made, conf, before, count, slots, nodes, class_words
+                return (
+                    UNDECIDED,
+                    position,
+                    made,
+                    conf,
+                    before,
+                    count,
+                    rows,
+                    slots,
+                    nodes,
+                    class_words,
+                )
             restored += 1
             back = 1 if position > wide_until + stride else back * 2
             z = -1
@@ -1023,7 +1067,18 @@ def search(
                     break
                 k -= 1
             if z < 0:
-                return UNDECIDED, position, made, conf, before, count, slots, nodes, class_words
+                return (
+                    UNDECIDED,
+                    position,
+                    made,
+                    conf,
+                    before,
+                    count,
+                    rows,
+                    slots,
+                    nodes,
+                    class_words,
+                )
             if k >= 0 and k > taken - CHECKPOINTS:
                 taken = k + 1
             count = point_count[z]
@@ -1062,23 +1117,23 @@ def search(
             _live_nodes(nodes, conf, before, count, reg)
         close_slot(slot, word, index, slots, reg)
     status = UNDECIDED if mode == JOIN and reg[DROPPED] != 0 else YES
-    return status, position, made, conf, before, count, slots, nodes, class_words
+    return status, position, made, conf, before, count, rows, slots, nodes, class_words
 
 
 @njit(
     "UniTuple(int64, 3)(int32[::1], int64, int64[::1], int64, int64, int64, int64, int64, int64, "
-    "int64, int64, int64, int64[::1])",
+    "int64, int64, int64[::1])",
     cache=True,
     nogil=True,
 )
 def decide(
-    events, length, words, values, initial, mode, keep, beam, chains, entries_max, made_max,
-    restores, stop,
+    events, length, words, values, mode, keep, beam, chains, entries_max, made_max, restores, stop
 ):  # fmt: skip
-    """`search` without its traces: status, position, configurations made."""
+    """`search` from the beginning, without traces: status, position, configurations made."""
     outcome = search(
-        events, length, words, values, initial, mode, keep, beam, chains, entries_max, made_max,
-        restores, False, stop,
+        events, length, words, values, 0, np.zeros((1, FIELDS), np.int64),
+        np.zeros((0, 1), np.int16), mode, keep, beam, chains, entries_max, made_max, restores,
+        False, stop,
     )  # fmt: skip
     return outcome[0], outcome[1], outcome[2]
 
@@ -1184,6 +1239,8 @@ def decide_all(events, part, words, parts, values, unknown_max, made_per_event, 
     coded = np.zeros(values, np.int32)
     tested = np.zeros(values, np.int32)
     codes = np.empty(parts, np.int64)
+    beginning = np.zeros((1, FIELDS), np.int64)
+    nothing_used = np.zeros((0, 1), np.int16)
     status = np.empty(parts, np.int8)
     position = np.empty(parts, np.int64)
     for p in range(parts):
@@ -1196,7 +1253,7 @@ def decide_all(events, part, words, parts, values, unknown_max, made_per_event, 
                 responses += 1
         lean = len(its_words) - responses > unknown_max
         outcome = search(
-            its_events, len(its_events), its_words, codes[p], 0, LEAN,
+            its_events, len(its_events), its_words, codes[p], 0, beginning, nothing_used, LEAN,
             1 if lean else np.int64(1) << 30,
             16 if lean else np.int64(1) << 40,
             CHAINS_IF_NEEDED if lean else CHAINS_ALWAYS,

@@ -59,6 +59,14 @@ EXPLAINING_ENTRIES_MAX: Final = 4_096
 EXPLAINING_MADE_MAX: Final = 10_000_000
 """Limits of searches that only make an explanation better."""
 
+LATE_STARTS: Final = (256, 1_024, 4_096, 16_384)
+"""So many events before the death of a lean search, a join on the true words is tried."""
+
+DEFINITE: Final = (YES, NO, STOPPED, SLOTS)
+
+_BEGINNING: Final = np.zeros((1, counting.FIELDS), np.int64)
+_NOTHING_USED: Final = np.zeros((0, 1), np.int16)
+
 SEARCH_NAME: Final = "compiled frontier"
 
 
@@ -91,6 +99,7 @@ class _Step:
     beam: int = EVERY
     chains: int = CHAINS_ALWAYS
     restores: int = 0
+    made_max: int = EVERY
     is_relaxed: bool = False
     """Whether its words admit more than the true ones: only its NO counts."""
 
@@ -102,18 +111,28 @@ def _first_step(events: NDArray[np.int32], words: NDArray[np.int64]) -> _Step:
     return _Step(words, LEAN, ANY)
 
 
-def _ladder(words: NDArray[np.int64], responded: NDArray[np.bool_]) -> Iterator[_Step]:
-    unknown = ~responded & (words & 4 != 0)
-    if unknown.any():
-        # A guarded assignment of unknown outcome becomes a write: every order stays one.
-        relaxed = np.where(unknown, words & ~np.int64((1 << 33) - 1) | 4, words)
-        yield _Step(relaxed, JOIN, 1, is_relaxed=True)
-        yield _Step(words, LEAN, 1, 16, CHAINS_IF_NEEDED, 8)
-        for keep in (1, 8, 64, 512):
-            yield _Step(relaxed, JOIN, keep, is_relaxed=True)
-            yield _Step(words, JOIN, keep)
-            yield _Step(words, LEAN, keep, chains=CHAINS_IF_NEEDED)
-    yield _Step(words, LEAN, ANY)
+def _relaxed(words: NDArray[np.int64], unknown: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Operations of unknown outcome as writes of what they assign: every order stays one."""
+    relaxed: NDArray[np.int64] = np.where(unknown, words & ~np.int64((1 << 33) - 1) | 4, words)
+    return relaxed
+
+
+def _both_sided(words: NDArray[np.int64], keep: int) -> Iterator[_Step]:
+    """A search that may say no and one that may say yes, with limits that grow with `keep`."""
+    made_max = keep * 40 * len(words)
+    yield _Step(words, JOIN, keep, made_max=made_max)
+    if keep == 1:
+        yield _Step(words, LEAN, 1, 16, CHAINS_IF_NEEDED, 8, made_max=made_max)
+    yield _Step(words, LEAN, keep, chains=CHAINS_IF_NEEDED, made_max=made_max)
+
+
+def _wider(words: NDArray[np.int64], relaxed: NDArray[np.int64]) -> Iterator[_Step]:
+    """One-sided searches that keep more and more, without limits but those of the budget."""
+    yield _Step(words, LEAN, 1, 16, CHAINS_IF_NEEDED, 8)
+    for keep in (1, 8, 64, 512):
+        yield _Step(relaxed, JOIN, keep, is_relaxed=True)
+        yield _Step(words, JOIN, keep)
+        yield _Step(words, LEAN, keep, chains=CHAINS_IF_NEEDED)
 
 
 def _named(
@@ -171,6 +190,7 @@ class CompiledCheck:
     def __init__(self, columns: Columns, budget: Budget) -> None:
         self.stop = np.zeros(1, np.int64)
         self._budget = budget
+        self._entries_max = max(1024, budget.memory_bytes_max // ENTRY_BYTES // 2)
         (
             self.status, self.position, self._events, self._first_event, self._words, self._first,
             self._codes,
@@ -217,32 +237,94 @@ class CompiledCheck:
 
         The order of steps is that of the design note, section 7: cheap and one-sided ones first.
         """
+        words = self.object_arrays(part)[1]
+        unknown = self._unknown(part)
+        status, position = UNDECIDED, 0
+        if unknown.any():
+            relaxed = _relaxed(words, unknown)
+            status, position = self._take(part, _Step(relaxed, JOIN, 1, is_relaxed=True))
+            for keep in (1, 8):
+                if status not in DEFINITE:
+                    status, position = self._join_late(part, relaxed, keep)
+                for step in _both_sided(words, keep):
+                    if status not in DEFINITE:
+                        status, position = self._take(part, step)
+            for step in _wider(words, relaxed):
+                if status not in DEFINITE:
+                    status, position = self._take(part, step)
+        if status not in DEFINITE:
+            status, position = self._take(part, _Step(words, LEAN, ANY))
+        self.status[part] = status
+        if status == NO:
+            self.position[part] = self._first_unexplained(part, position)
+        else:
+            self.position[part] = self.explained[part]
+
+    def _unknown(self, part: int) -> NDArray[np.bool_]:
+        """Per operation of an object, whether its outcome is unknown and it may have an effect."""
+        events, words, _ = self.object_arrays(part)
+        unknown = words & 4 != 0
+        unknown[~events[events < 0]] = False
+        return unknown
+
+    def _take(self, part: int, step: _Step) -> tuple[int, int]:
+        """Runs one step of the ladder on an object; status and position."""
+        events, _, values = self.object_arrays(part)
+        status, position, _ = self._run(
+            lambda: counting.decide(
+                events, len(events), step.words, values, step.mode, step.keep, step.beam,
+                step.chains, self._entries_max, step.made_max, step.restores, self.stop,
+            ),
+            wait=True,
+        )  # fmt: skip
+        if (step.mode == LEAN and position > self.explained[part]) or (
+            status == YES and not step.is_relaxed
+        ):
+            self.explained[part] = position
+            self._explained_by[part] = step
+        if status == YES and step.is_relaxed:
+            status = UNDECIDED
+        return int(status), int(position)
+
+    def _join_late(self, part: int, relaxed: NDArray[np.int64], keep: int) -> tuple[int, int]:
+        """Joins on the true words, but only around the place where a lean search died.
+
+        On relaxed words a join is fast. What it holds at some earlier event admits all that is possible
+        there: that the true words used no class, but so many assignments of each value. A join on the
+        true words that starts from there admits all that is possible, too, so its NO is definite.
+        """
         events, words, values = self.object_arrays(part)
-        responded = np.zeros(len(words), np.bool_)
-        responded[~events[events < 0]] = True
-        entries_max = max(1024, self._budget.memory_bytes_max // ENTRY_BYTES // 2)
-        for step in _ladder(words, responded):
-            status, position, _ = self._run(
-                lambda step=step: counting.decide(
-                    events, len(events), step.words, values, 0, step.mode, step.keep, step.beam,
-                    step.chains, entries_max, EVERY, step.restores, self.stop,
+        died = int(self.explained[part])
+        classes = len(np.unique(words[self._unknown(part)]))
+        for back in LATE_STARTS:
+            start = died - back
+            if start <= 0:
+                break
+            end = min(len(events), died + back)
+            found = self._run(
+                lambda start=start: counting.search(
+                    events, start, relaxed, values, 0, _BEGINNING, _NOTHING_USED, JOIN, 1, EVERY,
+                    CHAINS_ALWAYS, self._entries_max, EVERY, 0, False, self.stop,
                 ),
                 wait=True,
             )  # fmt: skip
-            if step.mode == LEAN and position > self.explained[part]:
-                self.explained[part] = position
-                self._explained_by[part] = step
-            if status == YES and step.is_relaxed:
-                status = UNDECIDED
-            self.status[part] = status
-            if status == YES:
-                self._explained_by[part] = step
-            if status in (YES, NO, STOPPED, SLOTS):
-                break
-        if self.status[part] == NO:
-            self.position[part] = self._first_unexplained(part, int(position))
-        else:
-            self.position[part] = self.explained[part]
+            status, _, _, conf, level, count, rows, _, _, relaxed_classes = found
+            if status not in (YES, UNDECIDED):
+                return int(status), int(found[1])
+            entries = conf[level, :count].copy()
+            counts = np.zeros((count, classes + values + 1), np.int16)
+            counts[:, classes:] = rows[entries[:, counting.ROW], len(relaxed_classes) :]
+            entries[:, counting.ROW] = np.arange(count)
+            status, position, *_ = self._run(
+                lambda start=start, end=end, entries=entries, counts=counts: counting.search(
+                    events, end, words, values, start, entries, counts, JOIN, keep, EVERY,
+                    CHAINS_ALWAYS, self._entries_max, EVERY, 0, False, self.stop,
+                ),
+                wait=True,
+            )  # fmt: skip
+            if status in (NO, STOPPED):
+                return int(status), int(position)
+        return UNDECIDED, 0
 
     def _first_unexplained(self, part: int, last: int) -> int:
         """The position of the first event that surely has no explanation.
@@ -255,7 +337,7 @@ class CompiledCheck:
         for position in range(int(self.explained[part]), last):
             if events[position] < 0:
                 status, _, _ = counting.decide(
-                    events, position + 1, words, values, 0, exact.mode, exact.keep, exact.beam,
+                    events, position + 1, words, values, exact.mode, exact.keep, exact.beam,
                     exact.chains, EXPLAINING_ENTRIES_MAX, EXPLAINING_MADE_MAX, 0, self.stop,
                 )  # fmt: skip
                 if status == NO:
@@ -279,10 +361,10 @@ class CompiledCheck:
         events, words, values = self.object_arrays(part)
         step = self._explained_by.get(part) or _first_step(events, words)
         outcome = counting.search(
-            events, events_max, words, values, 0, step.mode, step.keep, step.beam, step.chains,
-            EVERY, EVERY, step.restores, True, self.stop,
+            events, events_max, words, values, 0, _BEGINNING, _NOTHING_USED, step.mode, step.keep,
+            step.beam, step.chains, EVERY, EVERY, step.restores, True, self.stop,
         )  # fmt: skip
-        status, _, _, conf, level, count, _, nodes, class_words = outcome
+        status, _, _, conf, level, count, _, _, nodes, class_words = outcome
         assert status == YES
         assert count
         path: list[int] = []
@@ -300,10 +382,10 @@ class CompiledCheck:
         """
         events, words, values = self.object_arrays(part)
         outcome = counting.search(
-            events, events_max, words, values, 0, LEAN, ANY, EVERY, CHAINS_ALWAYS,
-            EXPLAINING_ENTRIES_MAX, EXPLAINING_MADE_MAX, 0, False, self.stop,
+            events, events_max, words, values, 0, _BEGINNING, _NOTHING_USED, LEAN, ANY, EVERY,
+            CHAINS_ALWAYS, EXPLAINING_ENTRIES_MAX, EXPLAINING_MADE_MAX, 0, False, self.stop,
         )  # fmt: skip
-        status, _, _, conf, level, count, slots, _, _ = outcome
+        status, _, _, conf, level, count, _, slots, _, _ = outcome
         states: list[int] = []
         uses: list[tuple[int, ...]] = []
         for entry in conf[level, : count if status == YES else 0]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from checker.operations import Operations
-from checker.search.budget import Budget
+from checker.search.budget import Budget, BudgetSpentError
 from checker.search.counting import CountingFrontier, Effort
 from checker.search.frontier import Frontier, run
 from checker.search.object_search import ObjectSearch
@@ -59,15 +59,18 @@ def masks(operations: Operations, spec: Specification, budget: Budget) -> Answer
 def without_hints(operations: Operations, spec: Specification, budget: Budget) -> Answer:
     """The frontier with the rules that hold for every specification alone."""
     nothing = [Hint.NOTHING] * len(operations.kinds)
-    return _all(
-        run(Frontier(StepTable(spec, operations.kinds), nothing, budget), problem)
-        for problem, _ in _objects(operations, spec)
-    )
+    try:
+        return _all(
+            run(Frontier(StepTable(spec, operations.kinds), nothing, budget), problem)
+            for problem, _ in _objects(operations, spec)
+        )
+    except BudgetSpentError:
+        return None
 
 
 def without_deadlines(operations: Operations, spec: Specification, budget: Budget) -> Answer:
     """A frontier that is not told when operations respond, as while a system runs."""
-    answers = []
+    answers: list[Answer] = []
     for problem, words in _objects(operations, spec):
         frontier: Frontier | CountingFrontier
         if words is None:
@@ -76,14 +79,17 @@ def without_deadlines(operations: Operations, spec: Specification, budget: Budge
         else:
             frontier = CountingFrontier(WordSteps(spec, operations.kinds, words), budget)
         responded = problem.responses()
-        answer = True
-        for event in problem.events:
-            if event >= 0:
-                responds = NEVER if responded[event] == NEVER else None
-                frontier.invoke(event, problem.kind[event], responds)
-            elif not frontier.respond(~event):
-                answer = False
-                break
+        answer: Answer = True
+        try:
+            for event in problem.events:
+                if event >= 0:
+                    responds = NEVER if responded[event] == NEVER else None
+                    frontier.invoke(event, problem.kind[event], responds)
+                elif not frontier.respond(~event):
+                    answer = False
+                    break
+        except BudgetSpentError:
+            answer = None
         answers.append(answer)
     return _all(answers)
 
