@@ -1,7 +1,9 @@
 # make demo    set up, run the main job end to end (under two minutes after set-up)
 # make test    set up, run the tests
 # make check   set up, run tests, lint, types and layer rules, as CI does
+# make warmup  set up, compile the fast searches ahead (else they are compiled when they first pay)
 # make bench   set up, run the benchmarks
+# make fuzz-checker        random histories against the oracle, FUZZ_HISTORIES of them
 # make fuzz-differential   random programs on jaxlib's service and on ours, for FUZZ_SECONDS
 #
 # PYTHON picks the interpreter (3.11 to 3.13), VENV the folder of the virtual environment.
@@ -9,10 +11,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 FUZZ_SECONDS ?= 600
+FUZZ_HISTORIES ?= 1000000
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types layers bench fuzz-differential proto clean
+.PHONY: demo test check lint types layers warmup bench fuzz-checker fuzz-differential proto clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v[:2] <= (3, 13) else f"coordlab needs Python 3.11 to 3.13, found {v[0]}.{v[1]}: set PYTHON=")'
@@ -38,9 +41,16 @@ layers: $(STAMP)
 
 check: test lint types layers
 
+warmup: $(STAMP)
+	$(BIN)/coordlab warmup
+
 bench: $(STAMP)
+	$(BIN)/python benchmarks/linearizability.py
 	$(BIN)/python benchmarks/live_processes.py
 	$(BIN)/python benchmarks/service.py
+
+fuzz-checker: $(STAMP)
+	$(BIN)/python -m tests.checker.fuzz --histories $(FUZZ_HISTORIES)
 
 fuzz-differential: $(STAMP)
 	$(BIN)/python -m tests.differential.fuzz --seconds $(FUZZ_SECONDS)

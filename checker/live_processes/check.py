@@ -79,7 +79,7 @@ def _compiled_verdict(
         return verdict.witness
 
     noun = "round" if spec.definition == "round" else "answer"
-    return Valid(DeferredWitness(witness, noun), algorithm="compiled")
+    return Valid(DeferredWitness(witness, noun), algorithm="compiled rounds")
 
 
 def _check(history: History, spec: LiveProcesses) -> Verdict:

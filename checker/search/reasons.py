@@ -4,8 +4,8 @@ For objects whose operations are guarded assignments, three rules say what must 
 
 - *time*: A responded before B was invoked;
 - *source*: B needs the value that A alone could give it;
-- *overwriting*: B needs the value of A, and X assigns another. If X is after A, it is after B; if it is
-  before B, it is before A.
+- *overwriting*: B needs a value, and X assigns another. If X is after the only A that gives the value, it
+  is after B; if it is before B, it is before A. If all that give it ended before X began, B is before X.
 
 The rules are applied until nothing changes; a shortest cycle is the explanation. Where no cycle comes of
 them, the possible states have to explain it.
@@ -13,11 +13,11 @@ them, the possible states have to explain it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from typing import Any, cast
 
 from checker.anomaly import Reason
-from checker.operations import Operations, show
+from checker.operations import Failed, Operations, show
 from checker.specification import Guarded, SetSpecification, Specification
 
 CORE_MAX = 40
@@ -42,8 +42,28 @@ def cycle_of(
             words[index] = word
         elif index in core:
             return ()
-    order = _Order(operations, spec, words, core)
-    return order.cycle()
+    wanted = {words[index].value for index in core if words[index].guard == "is"}
+    key = spec.partition(operations.at(core[0]))
+    for index in _givers(operations, spec, key, wanted):
+        words[index] = cast("Guarded", spec.guarded(operations.at(index)))
+    return _Order(operations, spec, words, core).cycle()
+
+
+def _givers(
+    operations: Operations,
+    spec: Specification,
+    key: Hashable,
+    values: Collection[Hashable],
+) -> Iterator[int]:
+    """All operations on an object that assign one of some values."""
+    kinds = set()
+    for number, kind in enumerate(operations.kinds):
+        if isinstance(kind.result, Failed) or spec.partition(kind) != key:
+            continue
+        word = spec.guarded(kind)
+        if word is not None and word.assigns and word.new in values:
+            kinds.add(number)
+    return (index for index, kind in enumerate(operations.kind) if kind in kinds)
 
 
 class _Order:
@@ -74,6 +94,7 @@ class _Order:
     def cycle(self) -> tuple[Reason, ...]:
         self._by_time()
         sources = self._sources()
+        self._overwritten_before()
         for reader, source in sources.items():
             self._add(source, reader, self._source_text(source, reader))
         while not self._found() and self._overwritings(sources):
@@ -89,6 +110,41 @@ class _Order:
         for one in self._core:
             self._add(_BEGINNING, one, "nothing comes before the beginning")
 
+    def _overwritten_before(self) -> None:
+        """Orders a reader before what began after all that give it its value had ended."""
+        for reader in self._core:
+            word = self._words[reader]
+            if word.guard != "is":
+                continue
+            givers = self._givers_of(reader)
+            if any(giver not in self._responded for giver in givers):
+                continue
+            latest = max((self._responded[giver] for giver in givers), default=-1)
+            for other in self._core:
+                its = self._words[other]
+                if other != reader and its.assigns and its.new != word.value:
+                    if latest < self._invoked[other] and other not in givers:
+                        value = show(word.value)
+                        text = (
+                            f"all that assign {value} ended before {self._name(other)} began, which "
+                            "overwrites it"
+                            if givers or word.value == self._initial
+                            else f"nobody assigns {value}"
+                        )
+                        self._add(reader, other, text)
+
+    def _givers_of(self, reader: int) -> list[int]:
+        """The operations that can have given a reader the value it needs."""
+        word = self._words[reader]
+        return [
+            giver
+            for giver, given in self._words.items()
+            if giver != reader
+            and given.assigns
+            and given.new == word.value
+            and self._invoked[giver] < self._responded[reader]
+        ]
+
     def _sources(self) -> dict[int, int]:
         """By reader, the only operation that can have given it the value it needs."""
         found: dict[int, int] = {}
@@ -96,14 +152,7 @@ class _Order:
             word = self._words[reader]
             if word.guard != "is":
                 continue
-            givers = [
-                giver
-                for giver, given in self._words.items()
-                if giver != reader
-                and given.assigns
-                and given.new == word.value
-                and self._invoked[giver] < self._responded[reader]
-            ]
+            givers = self._givers_of(reader)
             if word.value == self._initial:
                 givers.append(_BEGINNING)
             if len(givers) == 1 and (givers[0] in self._core or givers[0] == _BEGINNING):

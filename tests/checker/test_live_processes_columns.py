@@ -105,7 +105,7 @@ def test_verdicts_and_witnesses_are_the_same_with_and_without_the_compiled_check
                 assert fast.witness.noun == plain.witness.noun
                 assert fast.witness.answers == plain.witness.answers
                 assert fast.witness.failures == plain.witness.failures
-    assert words == {("valid", "compiled"), ("valid", ""), ("invalid", "")}
+    assert words == {("valid", "compiled rounds"), ("valid", ""), ("invalid", "")}
 
 
 def test_columns_and_the_history_made_of_them_have_the_same_verdict() -> None:

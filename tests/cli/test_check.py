@@ -126,6 +126,15 @@ def test_json_is_one_object_per_file(files: Path, capsys: pytest.CaptureFixture[
     assert main(["check", "--json", *paths]) == 2
     out, err = capsys.readouterr()
     valid, invalid, unreadable = (json.loads(line) for line in out.splitlines())
+    [live] = valid.pop("objects")
+    assert live.pop("seconds") >= 0
+    assert live == {
+        "object": "live set",
+        "operations": 3,
+        "verdict": "valid",
+        "algorithm": "rounds",
+        "reason": "",
+    }
     assert valid == {
         "file": paths[0],
         "verdict": "valid",

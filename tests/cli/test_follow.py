@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from checker.history import Header, History, Invoke, LiveSet, Ok, Start
+from checker.history import Event, Header, History, Invoke, LiveSet, Ok, Start
 from coord_sim.cli.main import main
 
 DEADLINE_S = 60
@@ -136,7 +136,7 @@ def live_sets(*, is_valid: bool) -> str:
     """Two rounds of two processes; in the invalid history, the first one leaves out a caller."""
     everybody: LiveSet = {0: 10, 1: 11}
     answer: LiveSet = everybody if is_valid else {0: 10}
-    events = [
+    events: list[Event] = [
         Start(time_ns=0, process=0, lifetime=0, incarnation=10),
         Start(time_ns=1, process=1, lifetime=0, incarnation=11),
         Invoke(time_ns=2, process=1, lifetime=0, id=0, operation="live_processes", arguments={}),

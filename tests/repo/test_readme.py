@@ -25,8 +25,14 @@ def test_the_example_of_the_simulator_runs() -> None:
     exec(compile(code, "README.md", "exec"), {})
 
 
+def test_the_example_of_the_checker_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = (each for each in EXAMPLES if "Recorder" in each)
+    exec(compile(code, "README.md", "exec"), {})
+    assert "read() -> nil of process 1 cannot have happened" in capsys.readouterr().out
+
+
 def test_the_example_of_the_client_runs() -> None:
-    (code,) = (each for each in EXAMPLES if "simulate" not in each)
+    (code,) = (each for each in EXAMPLES if "DistributedRuntimeClient" in each)
 
     async def run() -> None:
         server = CoordinationServer(ServiceConfig(tasks=1, recoverable=True))
