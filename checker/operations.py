@@ -79,7 +79,9 @@ class Operation(NamedTuple):
             return f"{call} failed" + (
                 "" if self.result.error is None else f": {self.result.error}"
             )
-        return call if self.result is None else f"{call} -> {show(self.result)}"
+        if self.result is None and self.argument is not None:
+            return call
+        return f"{call} -> {show(self.result)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ BYTES_PER_CONFIGURATION: Final = 400
 
 MEMORY_BYTES_MAX: Final = 2 << 30
 
-_STEPS_PER_LOOK_AT_THE_CLOCK = 256
+_TICKS_PER_LOOK = 64
 
 
 class BudgetSpentError(Exception):
@@ -40,6 +40,7 @@ class Budget:
         self.steps_max = steps_max
         self.memory_bytes_max = memory_bytes_max
         self.steps = 0
+        self._ticks = 0
         self._next_look = 0
 
     def spend(self, held: int) -> None:
@@ -52,8 +53,20 @@ class Budget:
           BudgetSpentError: a limit is reached.
         """
         self.steps += 1
-        if self.steps >= self._next_look:
-            self._next_look = self.steps + _STEPS_PER_LOOK_AT_THE_CLOCK
+        self.tick(held)
+
+    def tick(self, held: int) -> None:
+        """Looks at the limits now and then. To be called wherever time passes.
+
+        Args:
+          held: Configurations that the search holds now.
+
+        Raises:
+          BudgetSpentError: a limit is reached.
+        """
+        self._ticks += 1
+        if self._ticks >= self._next_look:
+            self._next_look = self._ticks + _TICKS_PER_LOOK
             self.look(held)
 
     def look(self, held: int = 0) -> None:
@@ -78,6 +91,12 @@ class Budget:
         part = Budget(steps_max=steps_max, memory_bytes_max=self.memory_bytes_max)
         part.timeout_s, part.deadline = self.timeout_s, self.deadline
         return part
+
+    def until(self, deadline: float | None) -> Budget:
+        """This budget, with a deadline that may be earlier than its own."""
+        if deadline is not None and (self.deadline is None or deadline < self.deadline):
+            self.deadline = deadline
+        return self
 
     @property
     def is_spent(self) -> bool:

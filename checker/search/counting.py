@@ -283,6 +283,7 @@ class CountingFrontier:
                 continue
             self._budget.spend(len(waiting.entries) + len(reached.entries))
             for made, done in self._uses(entry, target, word, chained=chained):
+                self._budget.tick(len(waiting.entries) + len(reached.entries))
                 if done:
                     made.satisfied &= keep
                     made.spent &= keep

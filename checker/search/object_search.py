@@ -27,6 +27,12 @@ UNKNOWN_MAX = 8
 STEPS_PER_PART_MAX = 20_000
 """A part of a contradiction that is harder to decide than this is not worth the wait."""
 
+MINIMIZING_S = 5.0
+"""Seconds after which a contradiction is not made smaller."""
+
+PLACING_S = 2.0
+"""Seconds after which it is not asked whether a contradiction is earlier than where it was noticed."""
+
 SITUATIONS_MAX = 4_096
 """So many situations before a contradiction are looked at, to tell the possible states."""
 
@@ -92,6 +98,7 @@ class ObjectSearch:
         self._words = words
         self._effort = EXACT
         self._paranoid = paranoid
+        self._minimizing: Budget | None = None
 
     def decide(self, budget: Budget) -> Decision:
         """Decides, or gives up when the budget is spent."""
@@ -137,7 +144,7 @@ class ObjectSearch:
                 self._effort = effort
                 return Decision(True, COUNTING, frontier.events_done, frontier.events_done)
             if not valid and (effort.joins or not frontier.dropped):
-                position = self._first_unexplained(explained, frontier.events_done)
+                position = self._first_unexplained(explained, frontier.events_done, budget)
                 return Decision(False, COUNTING, position, explained)
         return Decision(None, COUNTING, explained, explained, reason)
 
@@ -154,7 +161,7 @@ class ObjectSearch:
                 yield Effort(keep=keep, chains="if needed"), size * keep
         yield EXACT, None
 
-    def _first_unexplained(self, explained: int, last: int) -> int:
+    def _first_unexplained(self, explained: int, last: int, budget: Budget) -> int:
         """The number of events before the first that surely has no explanation.
 
         A search that joins notices a contradiction late. An exact one is asked where, if it is not too
@@ -163,7 +170,8 @@ class ObjectSearch:
         assert isinstance(self.steps, WordSteps)
         if explained == last:
             return last
-        exact = CountingFrontier(self.steps, Budget(steps_max=STEPS_PER_PART_MAX))
+        looking = Budget(steps_max=STEPS_PER_PART_MAX, timeout_s=PLACING_S)
+        exact = CountingFrontier(self.steps, looking.until(budget.deadline))
         try:
             run(exact, self.problem, last + 1)
         except BudgetSpentError:
@@ -264,7 +272,9 @@ class ObjectSearch:
           problem: The part.
           states: What the state may be at its beginning: `any_state`; None: what it is at the history's.
         """
-        frontier = self._frontier(Budget(steps_max=STEPS_PER_PART_MAX))
+        if self._minimizing is None:
+            self._minimizing = Budget(timeout_s=MINIMIZING_S)
+        frontier = self._frontier(self._minimizing.slice(STEPS_PER_PART_MAX))
         if states is not None:
             assert isinstance(self.steps, WordSteps)
             frontier.start_from(self.steps.told_apart_by(problem.kind))

@@ -4,8 +4,9 @@ For objects whose operations are guarded assignments, three rules say what must 
 
 - *time*: A responded before B was invoked;
 - *source*: B needs the value that A alone could give it;
-- *overwriting*: B needs a value, and X assigns another. If X is after the only A that gives the value, it
-  is after B; if it is before B, it is before A. If all that give it ended before X began, B is before X.
+- *overwriting*: B needs a value, and X assigns another. If X is after the only A that gives the
+  value, it is after B; if it is before B, it is before A. If all that give it ended before X began,
+  B is before X.
 
 The rules are applied until nothing changes; a shortest cycle is the explanation. Where no cycle comes of
 them, the possible states have to explain it.

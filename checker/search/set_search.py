@@ -23,7 +23,7 @@ from checker.operations import Operations
 from checker.search.budget import Budget, BudgetSpentError
 from checker.search.explanation import KIND, summary_of
 from checker.search.problem import Kinds, Problem, split
-from checker.search.steps import Successors, said
+from checker.search.steps import Successors, first_state, said
 from checker.specification import Illegal, OneOf, SetSpecification
 from checker.verdict import Invalid, Unknown, Valid, Verdict
 

@@ -171,7 +171,9 @@ class _ReadKv(Kv):
         if operation.function == "put" and isinstance(value, str):
             return Transitions({}, self._seen(value))
         if operation.function == "append" and isinstance(value, str) and value:
-            given = {before: before + value for before in self._reads.places(value)}
+            given: dict[Hashable, Hashable] = {
+                before: before + value for before in self._reads.places(value)
+            }
             return Transitions(given, _UNREAD)
         return None
 

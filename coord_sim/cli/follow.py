@@ -436,7 +436,7 @@ def _follow_whole(
     live = spec_of(options)
 
     def judge(history: History) -> Verdict:
-        return _service_verdict(history, live) if spec is None else check(history, spec)
+        return service_verdict(history, live) if spec is None else check(history, spec)
 
     kind = tail.head()
     if kind != recognition.JSON_LINES:
@@ -456,7 +456,7 @@ def _follow_whole(
         ) from None
 
 
-def _service_verdict(history: History, live: LiveProcesses) -> Verdict:
+def service_verdict(history: History, live: LiveProcesses) -> Verdict:
     """The verdict on all objects of a history: the worst of them."""
     verdicts = [row.verdict for row in check_service(history, live=live) if row.verdict is not None]
     for kind in (Invalid, Unknown):

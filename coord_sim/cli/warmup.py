@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from checker.live_processes import compiled as live_processes_compiled
+from checker.live_processes.compiled import choice as live_processes_choice
 from checker.search import choice
 from coord_sim.cli.errors import CommandError
 
@@ -37,6 +37,6 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("the fast searches need numpy and numba: install coordlab[fast]")
     began_s = time.monotonic()
     choice.load()
-    live_processes_compiled.load()
+    live_processes_choice.load()
     print(f"compiled searches are ready ({time.monotonic() - began_s:.0f} s)")
     return 0

@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from checker import Inconclusive, Invalid, LiveProcesses, Unknown, Valid, Violation, check, loads
+from checker import (
+    Inconclusive,
+    Invalid,
+    LiveProcesses,
+    Unknown,
+    Valid,
+    Violation,
+    Witness,
+    check,
+    loads,
+)
 from checker.history import Event, Header, History, Info, Invoke, Ok, Start
 from checker.live_processes import DEFINITIONS, FAILURE_MODELS
 from tests import executions
@@ -68,6 +78,7 @@ def test_the_witness_of_a_valid_history_satisfies_the_definition(failures: str) 
         history = random_history(random.Random(seed))
         found = verdict(history, ("round", failures))
         if isinstance(found, Valid):
+            assert isinstance(found.witness, Witness)
             verify_rounds(history, found.witness, failures=failures)
             verified += 1
     assert verified > 500
@@ -172,10 +183,12 @@ def test_a_crash_is_reported_as_moved_only_if_it_must_move() -> None:
     stays = loads(HEADER + START_BOTH + call(0, 3, 0) + crash(1, 5) + answer(0, 9, 0, '{"0":"1"}'))
     found = check(stays)
     assert isinstance(found, Valid)
+    assert isinstance(found.witness, Witness)
     assert found.witness.failures == ()
     moves = loads(HEADER + START_BOTH + call(0, 3, 0) + answer(0, 9, 0, '{"0":"1"}') + crash(1, 11))
     found = check(moves)
     assert isinstance(found, Valid)
+    assert isinstance(found.witness, Witness)
     (failure,) = found.witness.failures
     assert (failure.process, failure.recorded_ns, failure.before) == (1, 11, 1)
     assert failure.taken_ns <= 9

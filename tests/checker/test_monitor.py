@@ -76,7 +76,7 @@ def test_after_every_event_the_verdict_is_that_of_the_history_so_far(name: str) 
     assert isinstance(spec, Specification)
     rng = random.Random(f"monitor {name}")
     violations = 0
-    for _ in range(60):
+    for _ in range(40):
         history = random_operations(rng, name)
         monitor = Monitor(spec, interval_s=None)
         seldom = Monitor(spec, interval_s=None)
@@ -89,7 +89,7 @@ def test_after_every_event_the_verdict_is_that_of_the_history_so_far(name: str) 
                 break
         assert seldom.check().word == monitor.check().word
         violations += isinstance(monitor.verdict, Invalid)
-    assert 5 < violations < 55
+    assert 3 < violations < 37
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,7 +99,7 @@ def test_with_little_room_it_raises_no_false_alarm_and_claims_no_more_than_it_kn
     spec = spec_named(name)
     assert isinstance(spec, Specification)
     rng = random.Random(f"little room {name}")
-    for _ in range(60):
+    for _ in range(40):
         history = random_operations(rng, name, operations_max=16)
         monitor = Monitor(
             spec,
@@ -207,9 +207,9 @@ def test_what_stays_open_too_long_is_noted_and_its_result_is_not_claimed_to_be_c
 
 def test_too_many_situations_are_joined_or_given_up() -> None:
     joined = Monitor(CasRegister(0), interval_s=None, steps_max=300)
-    for old, new in itertools.permutations(range(7), 2):
+    for old, new in itertools.permutations(range(6), 2):
         joined.info(joined.invoke(7 * old + new, "cas", (old, new)))
-    for value in (1, 2, 3, 4, 5):
+    for value in (1, 2, 3, 4):
         joined.ok(joined.invoke(0, "read"), value)
     verdict = joined.check()
     assert isinstance(verdict, Unknown)

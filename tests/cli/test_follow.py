@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checker import Invalid, LiveProcesses, check
 from checker.history import Event, Header, History, Invoke, LiveSet, Ok, Start
+from coord_sim.cli.follow import service_verdict
 from coord_sim.cli.main import main
 
 DEADLINE_S = 60
@@ -272,6 +276,30 @@ def test_later_lines_of_the_same_time_count(
     lines[3] = lines[3].replace('"uncertainty_ns": 8', '"uncertainty_ns": 7')
     path.write_text("".join(lines))
     assert main(options) == 1
+
+
+def test_no_beginning_of_a_valid_history_is_a_violation() -> None:
+    """What is checked again and again while it grows; a violation found there is final."""
+    rng = random.Random(6)
+    default = LiveProcesses()
+    for seed in range(3):
+        history = ServiceRun(seed).history()
+        assert not isinstance(service_verdict(history, default), Invalid)
+        for events in rng.sample(range(len(history.events)), 5):
+            beginning = replace(history, events=history.events[:events])
+            assert not isinstance(service_verdict(beginning, default), Invalid)
+    valid = 0
+    while valid < 100:
+        history = random_history(rng)
+        if isinstance(check(history), Invalid):
+            continue
+        valid += 1
+        for events in range(len(history.events)):
+            beginning = replace(history, events=history.events[:events])
+            verdict = check(beginning)
+            if isinstance(verdict, Invalid):
+                # Of events of one time, some are missing.
+                assert verdict.anomaly.to_ns >= beginning.events[-1].time_ns
 
 
 def test_independent_keys_are_found_out(tmp_path: Path) -> None:

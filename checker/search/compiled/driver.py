@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -263,7 +263,7 @@ class CompiledCheck:
     def _unknown(self, part: int) -> NDArray[np.bool_]:
         """Per operation of an object, whether its outcome is unknown and it may have an effect."""
         events, words, _ = self.object_arrays(part)
-        unknown = words & 4 != 0
+        unknown = np.asarray(words & 4 != 0)
         unknown[~events[events < 0]] = False
         return unknown
 
@@ -300,31 +300,39 @@ class CompiledCheck:
             start = died - back
             if start <= 0:
                 break
-            end = min(len(events), died + back)
-            found = self._run(
-                lambda start=start: counting.search(
-                    events, start, relaxed, values, 0, _BEGINNING, _NOTHING_USED, JOIN, 1, EVERY,
-                    CHAINS_ALWAYS, self._entries_max, EVERY, 0, False, self.stop,
-                ),
-                wait=True,
-            )  # fmt: skip
-            status, _, _, conf, level, count, rows, _, _, relaxed_classes = found
+            found = self._join(part, relaxed, 1, (0, start), (_BEGINNING, _NOTHING_USED))
+            status, position, _, conf, level, count, rows, _, _, relaxed_classes = found
             if status not in (YES, UNDECIDED):
-                return int(status), int(found[1])
+                return int(status), int(position)
             entries = conf[level, :count].copy()
             counts = np.zeros((count, classes + values + 1), np.int16)
             counts[:, classes:] = rows[entries[:, counting.ROW], len(relaxed_classes) :]
             entries[:, counting.ROW] = np.arange(count)
-            status, position, *_ = self._run(
-                lambda start=start, end=end, entries=entries, counts=counts: counting.search(
-                    events, end, words, values, start, entries, counts, JOIN, keep, EVERY,
-                    CHAINS_ALWAYS, self._entries_max, EVERY, 0, False, self.stop,
-                ),
-                wait=True,
-            )  # fmt: skip
+            end = min(len(events), died + back)
+            status, position, *_ = self._join(part, words, keep, (start, end), (entries, counts))
             if status in (NO, STOPPED):
                 return int(status), int(position)
         return UNDECIDED, 0
+
+    def _join(
+        self,
+        part: int,
+        words: NDArray[np.int64],
+        keep: int,
+        stretch: tuple[int, int],
+        possible: tuple[NDArray[np.int64], NDArray[np.int16]],
+    ) -> tuple[Any, ...]:
+        """Runs a join on a stretch of an object's events, from what is possible at its start."""
+        events, _, values = self.object_arrays(part)
+        start, end = stretch
+        found: tuple[Any, ...] = self._run(
+            lambda: counting.search(
+                events, end, words, values, start, *possible, JOIN, keep, EVERY, CHAINS_ALWAYS,
+                self._entries_max, EVERY, 0, False, self.stop,
+            ),
+            wait=True,
+        )  # fmt: skip
+        return found
 
     def _first_unexplained(self, part: int, last: int) -> int:
         """The position of the first event that surely has no explanation.
