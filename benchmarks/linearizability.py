@@ -31,7 +31,7 @@ from checker.formats import read_operations
 from checker.operations import Operations, Recorder
 from checker.search import check_operations
 from checker.search.budget import Budget
-from checker.search.choice import load
+from checker.search.choice import CODE
 from checker.search.problem import classify, split
 from checker.search.words import words_of
 from checker.specification import Specification
@@ -48,7 +48,7 @@ def columns_of(operations: Operations, spec: Specification) -> Any:
     for part in range(len(kinds.keys)):
         used = [kind for kind, its in enumerate(kinds.part) if its == part]
         words.update(words_of(spec, operations.kinds, used, kinds.counts) or {})
-    return load().Columns(operations, kinds.part, len(kinds.keys), words, spec.init())
+    return CODE.load().Columns(operations, kinds.part, len(kinds.keys), words, spec.init())
 
 
 def median_s(run: Callable[[], object], repeats: int) -> float:
@@ -82,7 +82,7 @@ class Table:
 
 def etcd(table: Table, peers: Path, repeats: int) -> None:
     """The histories of etcd: from columns, from operations, and from files in plain Python."""
-    driver = load()
+    driver = CODE.load()
     files = sorted((peers / "etcd-register").glob("*.log"))
     spec = CasRegister()
     histories = [read_operations(file) for file in files]
@@ -144,7 +144,7 @@ def kv(table: Table, peers: Path, repeats: int) -> None:
 
 def registers(table: Table, repeats: int) -> None:
     """Long and very concurrent histories of one register, and many keys."""
-    driver = load()
+    driver = CODE.load()
     for operations, clients, demand in (
         (1_000, 5, ""),
         (100_000, 5, ""),
@@ -189,7 +189,7 @@ def bytes_of(operations: Operations, columns: Any) -> int:
         )
     ) + columns.words.nbytes + columns.part.nbytes  # fmt: skip
     tracemalloc.start()
-    load().CompiledCheck(columns, Budget())
+    CODE.load().CompiledCheck(columns, Budget())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return held + peak
@@ -217,7 +217,7 @@ def many_keys(keys: int, operations: int) -> Operations:
 
 def crashed(table: Table, histories: int) -> None:
     """Many operations of unknown outcome on one key."""
-    driver = load()
+    driver = CODE.load()
     for operations, crash, values, demand in (
         (2_000, 0.1, 5, "demand: 3 ms / 120 ms"),
         (10_000, 0.2, 50, "demand: none above 1 s"),

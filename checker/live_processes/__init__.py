@@ -1,5 +1,7 @@
 """The `live_processes` barrier: its definitions, and a near-linear checker for them."""
 
+from checker.live_processes.check import check_columns
+from checker.live_processes.columns import Columns
 from checker.live_processes.spec import (
     DEFINITIONS,
     FAILURE_MODELS,
@@ -12,10 +14,12 @@ from checker.live_processes.witness import PlacedAnswer, PlacedFailure, Witness
 __all__ = [
     "DEFINITIONS",
     "FAILURE_MODELS",
+    "Columns",
     "Definition",
     "FailureModel",
     "LiveProcesses",
     "PlacedAnswer",
     "PlacedFailure",
     "Witness",
+    "check_columns",
 ]

@@ -61,7 +61,7 @@ def check_columns(
 def _driver(events: int, compiled: bool | None) -> ModuleType | None:
     if compiled is None:
         return choice.driver_for(events)
-    return choice.load() if compiled else None
+    return choice.CODE.load() if compiled else None
 
 
 def _compiled_verdict(

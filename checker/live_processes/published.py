@@ -25,13 +25,14 @@ from checker.live_processes.rounds import (
 def meanings(lifetimes: Lifetimes) -> list[list[list[Lifetime]]] | Obstacle:
     """For each answered call and each process in its answer, the lifetimes that may be meant."""
     found = []
-    told: dict[int, list[list[Lifetime]]] = {}
+    told: dict[tuple[int, int], list[list[Lifetime]]] = {}
     for call in lifetimes.completed:
         if not answers_itself(lifetimes, call):
             return NotInOwnAnswer(call)
         assert call.answer is not None
-        if id(call.answer) in told:
-            found.append(told[id(call.answer)])
+        meant = (id(call.answer), call.group)
+        if meant in told:
+            found.append(told[meant])
             continue
         candidates = []
         for process, incarnation in call.answer.items():
@@ -49,7 +50,7 @@ def meanings(lifetimes: Lifetimes) -> list[list[list[Lifetime]]] | Obstacle:
             candidates.append(named)
         found.append(candidates)
         if None not in call.answer.values():
-            told[id(call.answer)] = candidates  # The same for everybody who got this very answer.
+            told[meant] = candidates  # The same for everybody who got this very answer.
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from checker.errors import MalformedHistory
 from checker.formats.calls import Calls
 from checker.formats.from_history import operations_of
-from checker.history.events import Event, Fail, Info, Invoke, Ok, Response
+from checker.history.events import Crash, Event, Fail, Info, Invoke, Leave, Ok, Response
 from checker.history.header import Header
 from checker.history.history import History
 from checker.monitor.monitor import Monitor
@@ -35,7 +35,8 @@ class HistoryFeed:
     def __init__(self, monitor: Monitor, header: Header) -> None:
         self._monitor = monitor
         self._header = header
-        self._number_of: dict[int, int] = {}
+        self._open: dict[tuple[int, int], dict[int, int]] = {}
+        """By process and lifetime: its open calls, by id, with their numbers."""
         self._latest_ns = -1
         self._held: list[tuple[int, Response]] = []
 
@@ -52,7 +53,8 @@ class HistoryFeed:
             self._latest_ns = event.time_ns
         if isinstance(event, Invoke):
             called = operations_of(History(self._header, [event])).at(0)
-            self._number_of[event.id] = self._monitor.invoke(
+            calls = self._open.setdefault((event.process, event.lifetime), {})
+            calls[event.id] = self._monitor.invoke(
                 event.process,
                 called.function,
                 called.argument,
@@ -61,7 +63,12 @@ class HistoryFeed:
                 line=line,
             )
         elif isinstance(event, Ok | Fail | Info):
-            self._held.append((self._number_of.pop(event.id), event))
+            number = self._open[event.process, event.lifetime].pop(event.id)
+            self._held.append((number, event))
+        elif isinstance(event, Crash | Leave):
+            # Nobody will ever know how its open calls ended.
+            for number in self._open.pop((event.process, event.lifetime), {}).values():
+                self._monitor.info(number, time_ns=event.time_ns)
 
     def release(self) -> None:
         """Feeds what is kept back: there will be no more events of its time."""

@@ -79,7 +79,8 @@ class Monitor:
       spec: What each object promises; its operations take effect one by one.
       on_violation: Called once with the verdict, by the thread whose call found it, which it may stop by
         an exception.
-      interval_s: After so many seconds, a call looks; None: only `check` does.
+      interval_s: After so many seconds, a call looks; None: only `check` does (and a call decides about
+        earlier events that are complete, as always).
       buffer_max: So many events of an object wait for the outcome of an operation. With more, it
         counts as of unknown outcome, so that violations that only its result shows are not found; see
         `notes`.
@@ -274,7 +275,7 @@ class Monitor:
         self._changed[part.key] = part
         if self._interval_s is not None and self._now_s() - self._looked_s >= self._interval_s:
             self._look()
-        elif part.is_crowded:
+        elif part.is_due:
             failure = self._settle(part)
             if failure is not None:
                 self._violated(failure, part)

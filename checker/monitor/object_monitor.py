@@ -30,6 +30,7 @@ from checker.search.problem import NEVER
 from checker.specification import Hint, Specification
 
 _EVENTS_PER_FORGETTING: Final = 256
+_EVENTS_PER_SETTLING: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +136,12 @@ class ObjectMonitor:
             self._waiting.append(Happened(call, is_response))
 
     @property
-    def is_crowded(self) -> bool:
-        """Whether more events wait than should."""
-        return len(self._waiting) > self._means.buffer_max
+    def is_due(self) -> bool:
+        """Whether it is time to settle, so that no look has much to do and no more waits than may."""
+        waiting = len(self._waiting)
+        return waiting > self._means.buffer_max or (
+            waiting > 0 and waiting % _EVENTS_PER_SETTLING == 0
+        )
 
     # --- deciding ---------------------------------------------------------------------------------
 
@@ -153,7 +157,7 @@ class ObjectMonitor:
             event = waiting[0]
             call = event.call
             if not call.is_known:
-                if not self.is_crowded:
+                if len(waiting) <= self._means.buffer_max:
                     break
                 self._unkind(call)
                 call.responds, call.committed = NEVER, True

@@ -8,10 +8,11 @@ from types import ModuleType
 from typing import Any
 
 from checker.collector import collector_paused
+from checker.compiling import is_installed
 from checker.linearization import Linearization, ObjectOrder
 from checker.operations import Operations
 from checker.search.budget import MEMORY_BYTES_MAX, Budget
-from checker.search.choice import driver_for, is_installed
+from checker.search.choice import driver_for
 from checker.search.explanation import anomaly_of
 from checker.search.object_search import Decision, ObjectSearch
 from checker.search.problem import LEFT_OUT, Kinds, Problem, classify, split
@@ -99,12 +100,15 @@ class _Check:
     def run(self, compiled: bool | None) -> Verdict:
         """Decides. `compiled`: whether to insist on the compiled searches; None: never use them."""
         if compiled is not None:
-            driver = driver_for(len(self._operations), insist=compiled)
+            driver = self._driver(insist=compiled)
             if driver is not None:
                 return self._run_compiled(driver)
             if is_installed():
                 return self._run_plain(may_switch=True)
         return self._run_plain(may_switch=False)
+
+    def _driver(self, *, insist: bool) -> ModuleType | None:
+        return driver_for(len(self._operations), insist=insist, wait_s=self._budget.remaining_s)
 
     def _run_plain(self, *, may_switch: bool) -> Verdict:
         searches = [
@@ -124,7 +128,7 @@ class _Check:
                 return self._invalid(search, decision)
             if decision.valid is None:
                 if may_switch and budget.steps >= PLAIN_STEPS_MAX:
-                    driver = driver_for(len(self._operations), insist=True)
+                    driver = self._driver(insist=True)
                     if driver is not None:
                         return self._run_compiled(driver)
                 undecided = undecided or _Found(search, decision)

@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
             else:
                 codes.append(_check_operations(options, path, spec))
         except (MalformedHistory, OSError) as error:
-            codes.append(_report_error(options, path, error))
+            codes.append(_report_error(options, path, _with_remedy(error, spec)))
     return worst(codes)
 
 
@@ -308,6 +308,23 @@ def _anomaly_fields(anomaly: Anomaly) -> dict[str, object]:
         found["core"] = list(anomaly.evidence.core)
         found["possible_states"] = [possible.state for possible in anomaly.evidence.possible]
     return found
+
+
+def _with_remedy(
+    error: MalformedHistory | OSError, spec: Specification | SetSpecification | None
+) -> MalformedHistory | OSError:
+    """The error; if the file may be another tool's, with what to do about that."""
+    if spec is not None or not isinstance(error, MalformedHistory) or error.path is None:
+        return error
+    from checker.formats import read_operations
+
+    try:
+        read_operations(error.path)
+    except (MalformedHistory, OSError):
+        return error
+    return MalformedHistory(
+        "a history of another tool; --spec NAME says what to check it against", path=error.path
+    )
 
 
 def _report_error(options: argparse.Namespace, path: str, error: MalformedHistory | OSError) -> int:

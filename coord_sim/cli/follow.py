@@ -1,8 +1,8 @@
 """`coordlab check --follow`: checks a history while it is written.
 
-With `--spec`, events go to a `checker.Monitor` as their lines come, in bounded memory. Without, and
-where
-times have errors, what has come is checked as a whole again and again: all events are kept in memory.
+With `--spec`, events go to a `checker.monitor.Monitor` as their lines come; of what is past, little
+more than the ids of operations is kept. Without, and where times have errors, what has come is checked
+as a whole again and again: all events are kept in memory.
 
 A verdict on a beginning is one on the whole if it is invalid, with one exception: lines to come may
 tell of events as early as the latest ones (equal times, errors of clocks). So such a violation counts
@@ -12,15 +12,11 @@ when later lines have come, or when nothing has come for a while.
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from checker import (
     History,
@@ -33,7 +29,7 @@ from checker import (
     check,
 )
 from checker.formats import recognition
-from checker.formats.source import HEAD_BYTES, LINE_BYTES_MAX, Source
+from checker.formats.source import Source
 from checker.history.events import Event
 from checker.history.jsonl_reader import HistoryReader
 from checker.monitor import Monitor, MonitorVerdict, ValidSoFar
@@ -46,20 +42,14 @@ from coord_sim.cli.exit_codes import INVALID, UNKNOWN, VALID
 from coord_sim.cli.numbers import positive_seconds
 from coord_sim.cli.reading import spec_of
 from coord_sim.cli.specs import named_spec
+from coord_sim.cli.tail import EndedError, Ending, Tail
 from coord_sim.cli.terminal import plain
 
-if TYPE_CHECKING:
-    from types import FrameType
-
-POLL_S: Final = 0.05
 LOOK_S: Final = 0.25
 """Between looks; a look that takes longer is followed by as long a pause."""
 
 QUIET_S: Final = 0.3
 """After so long without a line, no more events of the latest time are to come."""
-
-_CHUNK_BYTES: Final = 1 << 20
-_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
 
 def add_follow_options(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +59,7 @@ def add_follow_options(parser: argparse.ArgumentParser) -> None:
         "--follow",
         action="store_true",
         help="check one file while it is written, and end at the first violation; Ctrl-C ends with the "
-        "verdict so far. With --spec in bounded memory; without, all events are kept and "
+        "verdict so far. With --spec, little is kept of what is past; without, all events are kept and "
         "checked anew: within a second while a check takes less than half of one",
     )
     group.add_argument(
@@ -95,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("--follow takes one file; start one command for each")
     [path] = options.files
     spec = None if options.spec is None else named_spec(options.spec)
-    ending = _Ending()
+    ending = Ending()
     try:
         verdict, notes = _follow(path, spec, options, ending)
     finally:
@@ -114,183 +104,29 @@ class _ViolationError(Exception):
         self.verdict = verdict
 
 
-class _EndedError(Exception):
-    """Ends the reading of a format that has no end of its own."""
-
-
-class _Ending:
-    """Ctrl-C: the first one asks for the verdict so far, the second one ends at once."""
-
-    def __init__(self) -> None:
-        self.is_asked_for = False
-        self._before = signal.signal(signal.SIGINT, self._ask)
-
-    def restore(self) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _ask(self, _number: int, _frame: FrameType | None) -> None:
-        self.is_asked_for = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-class _Tail:
-    """The lines of a file that grows.
-
-    Args:
-      path: The file; it need not be there yet.
-      ending: Says when to end.
-      until_idle_s: Ends when no line has come for so long, if it is not None.
-    """
-
-    def __init__(self, path: str, ending: _Ending, until_idle_s: float | None) -> None:
-        self.path = path
-        self.turn: Callable[[float], None] = lambda _idle_s: None
-        self.is_cut = False
-        """Whether the last line, without a line break, was left out."""
-        self._ending = ending
-        self._until_idle_s = until_idle_s
-        self._file: IO[bytes] | None = None
-        self._position = 0
-        self._rest = b""
-        self._lines: list[bytes] = []
-        self._came_s = time.monotonic()
-        self._has_said = False
-
-    def close(self) -> None:
-        """Closes the file."""
-        if self._file is not None:
-            self._file.close()
-
-    def head(self) -> str:
-        """Waits until the format can be recognised; returns its name. The lines are still to be read."""
-        while True:
-            came = b"".join(self._lines)
-            if came.startswith(_PACKED) or self._rest.startswith(_PACKED):
-                raise CommandError(
-                    f"{printable(self.path)}: a packed file cannot be followed; check it when whole"
-                )
-            if came:
-                try:
-                    source = Source(io.BytesIO(came), self.path)
-                    return recognition.format_of(source)
-                except MalformedHistory:
-                    if len(came) >= HEAD_BYTES or not self._more():
-                        raise
-            elif not self._more():
-                return ""
-
-    def lines(self, *, has_end: bool) -> Iterator[str]:
-        """The lines, as they come.
-
-        Args:
-          has_end: Whether the format may end anywhere, so that what is left is a line, cut or not. If
-            not, the end is an `_EndedError`.
-        """
-        number = 0
-        while True:
-            lines, self._lines = self._lines, []
-            for line in lines:
-                number += 1
-                text = self._decoded(line, number)
-                yield text.removeprefix("\ufeff") if number == 1 else text
-                self.turn(0.0)
-            if not self._lines and not self._more():
-                break
-        if not has_end:
-            self.is_cut = bool(self._rest)
-            raise _EndedError
-        if self._rest:
-            yield self._rest.decode(errors="ignore")
-
-    def _more(self) -> bool:
-        """Waits for lines; False when it is time to end."""
-        while not self._ending.is_asked_for:
-            if self._read():
-                self._came_s = time.monotonic()
-                return True
-            idle_s = time.monotonic() - self._came_s
-            if self._until_idle_s is not None and idle_s >= self._until_idle_s:
-                return False
-            self.turn(idle_s)
-            if idle_s > 1 and not self._has_said and not self._position:
-                self._has_said = True
-                what = "is empty" if self._file is not None else "is not there"
-                print(
-                    f"coordlab: {printable(self.path)} {what} yet; waiting for it",
-                    file=sys.stderr,
-                    flush=True,
-                )
-            time.sleep(POLL_S)
-        return False
-
-    def _read(self) -> bool:
-        if self._file is None:
-            try:
-                self._file = open(self.path, "rb")  # noqa: SIM115 - closed by close()
-            except FileNotFoundError:
-                return False
-        self._refuse_another_file(self._file)
-        chunk = self._file.read(_CHUNK_BYTES)
-        if not chunk:
-            return False
-        self._position += len(chunk)
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        self._lines += [line + b"\n" for line in lines]
-        if len(self._rest) > LINE_BYTES_MAX:
-            raise CommandError(
-                f"{printable(self.path)}: a line has more than {LINE_BYTES_MAX} bytes; is it a history?"
-            )
-        return bool(lines)
-
-    def _refuse_another_file(self, file: IO[bytes]) -> None:
-        here = os.fstat(file.fileno())
-        if here.st_size < self._position:
-            raise CommandError(
-                f"{printable(self.path)}: the file was cut to {here.st_size} bytes after "
-                f"{self._position} had been read; start again with the new one"
-            )
-        try:
-            there = Path(self.path).stat()
-        except FileNotFoundError:
-            return  # Unlinked; who writes it may go on.
-        if (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino):
-            raise CommandError(
-                f"{printable(self.path)}: the file was replaced while it was followed; start again with "
-                "the new one"
-            )
-
-    def _decoded(self, line: bytes, number: int) -> str:
-        try:
-            return line.decode()
-        except UnicodeDecodeError as error:
-            raise MalformedHistory(
-                f"not UTF-8 text ({error.reason})", path=self.path, line=number
-            ) from None
-
-
 def _follow(
     path: str,
     spec: Specification | SetSpecification | None,
     options: argparse.Namespace,
-    ending: _Ending,
+    ending: Ending,
 ) -> tuple[Verdict | MonitorVerdict, list[str]]:
     """Follows until a violation or the end; the verdict, and notes."""
     if isinstance(spec, Specification):
-        tail = _Tail(path, ending, options.until_idle)
+        tail = Tail(path, ending, options.until_idle)
         try:
             return _follow_monitored(tail, spec, options)
         except UncertainTimesError:
             pass
         finally:
             tail.close()
-    tail = _Tail(path, ending, options.until_idle)
+    tail = Tail(path, ending, options.until_idle)
     try:
         return _follow_whole(tail, spec, options)
     finally:
         tail.close()
 
 
-def _cannot_follow(tail: _Tail, kind: str) -> CommandError:
+def _cannot_follow(tail: Tail, kind: str) -> CommandError:
     if not kind:
         return CommandError(f"{printable(tail.path)}: nothing came that is a history")
     return CommandError(
@@ -326,7 +162,7 @@ def _stop(verdict: Invalid) -> None:
 
 
 def _follow_monitored(
-    tail: _Tail, spec: Specification, options: argparse.Namespace
+    tail: Tail, spec: Specification, options: argparse.Namespace
 ) -> tuple[MonitorVerdict, list[str]]:
     monitor = Monitor(spec, on_violation=_stop, interval_s=LOOK_S, source=tail.path)
     notes: list[str] = []
@@ -356,7 +192,7 @@ def _follow_monitored(
     return verdict, [*notes, *monitor.notes]
 
 
-def _follow_jepsen(tail: _Tail, kind: str, monitor: Monitor, options: argparse.Namespace) -> None:
+def _follow_jepsen(tail: Tail, kind: str, monitor: Monitor, options: argparse.Namespace) -> None:
     from checker.formats.jepsen import read_edn, read_log
 
     class Growing:
@@ -375,7 +211,7 @@ def _follow_jepsen(tail: _Tail, kind: str, monitor: Monitor, options: argparse.N
             read_edn(source, feed)
         else:
             read_log(source, feed)
-    except _EndedError:
+    except EndedError:
         feed.decide()
 
 
@@ -431,7 +267,7 @@ class _Whole:
 
 
 def _follow_whole(
-    tail: _Tail, spec: Specification | SetSpecification | None, options: argparse.Namespace
+    tail: Tail, spec: Specification | SetSpecification | None, options: argparse.Namespace
 ) -> tuple[Verdict, list[str]]:
     live = spec_of(options)
 

@@ -6,8 +6,9 @@ import argparse
 import time
 from typing import Any
 
-from checker.live_processes.compiled import choice as live_processes_choice
-from checker.search import choice
+from checker.compiling import is_installed
+from checker.live_processes.compiled import choice as live_processes
+from checker.search import choice as search
 from coord_sim.cli.errors import CommandError
 
 EXAMPLES = """\
@@ -33,10 +34,10 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compiles; 0."""
     del options
-    if not choice.is_installed():
+    if not is_installed():
         raise CommandError("the fast searches need numpy and numba: install coordlab[fast]")
     began_s = time.monotonic()
-    choice.load()
-    live_processes_choice.load()
+    search.CODE.load()
+    live_processes.CODE.load()
     print(f"compiled searches are ready ({time.monotonic() - began_s:.0f} s)")
     return 0

@@ -216,7 +216,7 @@ def test_values_and_barriers_and_both_ends_of_calls_are_messages() -> None:
         assert holds(clocks, {**offsets, -1: 20 * MS})
         compared += len(both)
     assert {"set", "came"} <= kinds
-    assert compared > 100
+    assert compared > 40
 
 
 def history_of(apart_ns: int, *, clock: str = "wall", uncertainty_ns: int = 0) -> History:

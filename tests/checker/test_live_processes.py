@@ -260,3 +260,31 @@ def test_explanations_are_the_same_under_every_hash_seed() -> None:
         for hash_seed in ("0", "1", "2")
     }
     assert len(texts) == 1
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS)
+def test_it_makes_no_difference_whether_equal_answers_are_one_object(definition: str) -> None:
+    """The reader shares them, also between groups of participants with other absent members."""
+    for seed in range(400):
+        history = random_history(random.Random(seed))
+        answers: dict[str, object] = {}
+        shared = replace(
+            history,
+            events=[
+                replace(event, result=answers.setdefault(repr(event.result), event.result))
+                if isinstance(event, Ok)
+                else event
+                for event in history.events
+            ],
+        )
+        copied = replace(
+            history,
+            events=[
+                replace(event, result=dict(event.result))
+                if isinstance(event, Ok) and isinstance(event.result, dict)
+                else event
+                for event in history.events
+            ],
+        )
+        reading = (definition, "suspicion")
+        assert verdict(shared, reading).word == verdict(copied, reading).word, seed

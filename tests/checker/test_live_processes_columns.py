@@ -39,7 +39,7 @@ UNEVEN = "uneven clock errors"
 def driver() -> ModuleType:
     """The compiled check: here whatever the size of the history."""
     pytest.importorskip("numba", reason="the extra coordlab[fast] is not installed")
-    return choice.load()
+    return choice.CODE.load()
 
 
 def some_histories(count: int) -> Iterator[tuple[str, History]]:

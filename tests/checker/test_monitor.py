@@ -123,7 +123,7 @@ def test_long_histories(name: str) -> None:
     rng = random.Random(name)
     for round_ in range(6):
         history = random_operations(
-            rng, name, style="nearly" if round_ % 2 else "valid", operations_max=400
+            rng, name, style="nearly" if round_ % 2 else "valid", operations_max=300
         )
         monitor = Monitor(spec, interval_s=None)
         for events in played(history, rng, monitor):
@@ -144,7 +144,7 @@ def test_a_violation_is_explained_by_the_recent_part_of_the_history() -> None:
     verdict = monitor.check()
     assert isinstance(verdict, Invalid)
     text = verdict.explain()
-    assert text.startswith("read() -> 1998 of process 1 cannot have happened (run:4000)")
+    assert text.startswith("read() -> 1998 of process 1 cannot have happened")
     assert "write(1999) of process 0" in text
     assert "nemesis: partition" in text
     assert set(verdict.anomaly.operations) == {numbers[1998], numbers[1999], read}
@@ -278,12 +278,12 @@ def test_memory_is_bounded() -> None:
             if number % 100 == 0:
                 assert isinstance(monitor.check(), ValidSoFar)
 
-    feed(0, 1_200)
+    feed(0, 1_000)
     tracemalloc.start()
     try:
-        feed(1_200, 1_200)
+        feed(1_000, 1_000)
         before, _ = tracemalloc.get_traced_memory()
-        feed(2_400, 2_400)
+        feed(2_000, 1_500)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

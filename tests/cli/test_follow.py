@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from checker import Invalid, LiveProcesses, check
 from checker.history import Event, Header, History, Invoke, LiveSet, Ok, Start
 from coord_sim.cli.follow import service_verdict
 from coord_sim.cli.main import main
+from tests.checker.service.service_runs import ServiceRun
+from tests.random_histories import random_history
 
 DEADLINE_S = 60
 
@@ -37,76 +39,54 @@ with open(path, mode) as file:
 COMMAND = "import sys; from coord_sim.cli.main import main; sys.exit(main())"
 
 
-class Following:
-    """A `coordlab check --follow` as a process of its own."""
-
-    def __init__(self, path: Path, *options: str) -> None:
-        self.path = path
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, "check", "--follow", *options, path.name],
-            cwd=path.parent,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def wait_for_waiting(self) -> None:
-        """Returns when it says that it waits for the file."""
-        assert self._process.stderr is not None
-        assert "waiting for it" in self._process.stderr.readline()
-
-    def wait_for_reading(self) -> None:
-        """Returns when it has read the file to its end."""
-        deadline_s = time.monotonic() + DEADLINE_S
-        while self._position() < self.path.stat().st_size:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.02)
-
-    def _position(self) -> int:
-        of_process = Path(f"/proc/{self._process.pid}")
-        try:
-            for number in (of_process / "fd").iterdir():
-                if number.readlink() == self.path:
-                    text = (of_process / "fdinfo" / number.name).read_text()
-                    return int(text.split()[1])
-        except FileNotFoundError:  # One of them was closed meanwhile.
-            pass
-        return -1
-
-    def interrupt(self) -> None:
-        self._process.send_signal(signal.SIGINT)
-
-    def end(self) -> tuple[int, str, str]:
-        out, err = self._process.communicate(timeout=DEADLINE_S)
-        return self._process.returncode, out, err
-
-    def kill(self) -> None:
-        with self._process:  # Closes its pipes.
-            self._process.kill()
-
-
-@pytest.fixture
-def follow(tmp_path: Path) -> Iterator[Callable[..., Following]]:
-    started: list[Following] = []
-
-    def start(name: str, *options: str) -> Following:
-        started.append(Following(tmp_path / name, *options))
-        return started[-1]
-
-    yield start
-    for following in started:
-        following.kill()
-
-
-def write(path: Path, text: str, *, pause_s: float = 0.0, mode: str = "a") -> None:
+def write(path: Path, text: str, *, pause_s: float = 0.0) -> None:
     """Lets a process append to a file, line by line."""
     subprocess.run(
-        [sys.executable, "-c", WRITER, str(path), mode, str(pause_s)],
+        [sys.executable, "-S", "-c", WRITER, str(path), "a", str(pause_s)],
         input=text,
         text=True,
         check=True,
         timeout=DEADLINE_S,
     )
+
+
+def wait_for_reading(path: Path, process: str = "self") -> None:
+    """Returns when a process has read a file to its end."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while _position(path, Path(f"/proc/{process}")) < path.stat().st_size:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def _position(path: Path, process: Path) -> int:
+    try:
+        for number in (process / "fd").iterdir():
+            if number.readlink() == path:
+                text = (process / "fdinfo" / number.name).read_text()
+                return int(text.split()[1])
+    except FileNotFoundError:  # One of them was closed meanwhile.
+        pass
+    return -1
+
+
+def follow(path: Path, *options: str, meanwhile: Callable[[], object]) -> int:
+    """Follows a file in this process while something is done to it in another thread."""
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            meanwhile()
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            failure.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        return main(["check", "--follow", "--until-idle", str(DEADLINE_S), *options, str(path)])
+    finally:
+        thread.join(DEADLINE_S)
+        if failure:
+            raise failure[0]
 
 
 def register(*steps: tuple[int, str, str, object]) -> str:
@@ -125,6 +105,16 @@ def register(*steps: tuple[int, str, str, object]) -> str:
         event["id"] = ids[process]
         lines.append(json.dumps(event))
     return "".join(f"{line}\n" for line in lines)
+
+
+EDN = """\
+{:process 0, :type :invoke, :f :write, :value 3}
+{:process 1, :type :invoke, :f :read, :value nil}
+{:process 1, :type :ok, :f :read, :value 3}
+{:process 0, :type :ok, :f :write, :value 3}
+{:process 2, :type :invoke, :f :read, :value nil}
+{:process 2, :type :ok, :f :read, :value nil}
+"""
 
 
 GOOD = (
@@ -152,78 +142,76 @@ def live_sets(*, is_valid: bool) -> str:
     return History(Header(source="manual", participants=(0, 1)), events).to_text()
 
 
-def test_a_violation_ends_it_within_a_second_of_its_line(
-    follow: Callable[..., Following],
+@pytest.mark.parametrize(
+    ("name", "text", "options", "said"),
+    [
+        ("run.jsonl", register(*GOOD, *STALE), ("--spec", "register"), "run.jsonl:6)"),
+        ("run.edn", EDN, ("--spec", "register"), "run.edn:5)"),
+        ("live.jsonl", live_sets(is_valid=False), (), "Process 1 was told"),
+    ],
+)
+def test_a_violation_ends_it_within_a_second_of_its_line(  # noqa: PLR0917 - fixtures, and a table
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    text: str,
+    options: tuple[str, ...],
+    said: str,
 ) -> None:
-    """At once: our lines and Jepsen's, with a specification and without."""
-    texts = {
-        "spec.jsonl": register(*GOOD, *STALE),
-        "spec.edn": EDN,
-        "live.jsonl": live_sets(is_valid=False),
+    path = tmp_path / name
+    written_s = []
+
+    def grow() -> None:
+        write(path, text)
+        written_s.append(time.monotonic())
+
+    code = follow(path, *options, meanwhile=grow)
+    # A loose limit: the machine may be busy.
+    assert time.monotonic() - written_s[0] < 5
+    assert code == 1
+    out, err = capsys.readouterr()
+    assert out.startswith(f"{path}: invalid\n")
+    assert said in out
+    assert not err
+
+
+def test_ctrl_c_ends_with_the_verdict_so_far(tmp_path: Path) -> None:
+    """The file is not there at first, and its last line is cut."""
+    path = tmp_path / "run.edn"
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMAND, "check", "--follow", "--spec", "register", "--json", path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline().endswith("run.edn is not there yet; waiting for it\n")
+            write(path, EDN.rpartition(" :value")[0])
+            wait_for_reading(path, str(process.pid))
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert json.loads(out) == {
+        "file": str(path),
+        "verdict": "valid so far",
+        "explanation": "3 operations on 1 object can be explained so far, 1 of them open.",
+        "notes": ["the last line is cut off and was skipped"],
     }
-    ended: dict[str, tuple[float, tuple[int, str, str]]] = {}
-
-    def watch(name: str, following: Following) -> None:
-        following.wait_for_waiting()
-        write(following.path, texts[name])
-        written_s = time.monotonic()
-        result = following.end()
-        ended[name] = (time.monotonic() - written_s, result)
-
-    threads = []
-    for name in texts:
-        options = () if name.startswith("live") else ("--spec", "register")
-        threads.append(threading.Thread(target=watch, args=(name, follow(name, *options))))
-        threads[-1].start()
-    for thread in threads:
-        thread.join(DEADLINE_S)
-    assert set(ended) == set(texts)
-    for name, (seconds, (code, out, err)) in ended.items():
-        assert (code, err) == (1, ""), name
-        assert out.startswith(f"{name}: invalid\n")
-        # A loose limit: the machine may be busy, and a process takes a while to end.
-        assert seconds < 5, name
-    assert "read() of process 2 cannot have happened (spec.jsonl:6)" in ended["spec.jsonl"][1][1]
-    assert "read() of process 2 cannot have happened (spec.edn:5)" in ended["spec.edn"][1][1]
-    assert "Process 1 was told" in ended["live.jsonl"][1][1]
+    assert err.endswith("run.edn: the last line is cut off and was skipped\n")
 
 
-EDN = """\
-{:process 0, :type :invoke, :f :write, :value 3}
-{:process 1, :type :invoke, :f :read, :value nil}
-{:process 1, :type :ok, :f :read, :value 3}
-{:process 0, :type :ok, :f :write, :value 3}
-{:process 2, :type :invoke, :f :read, :value nil}
-{:process 2, :type :ok, :f :read, :value nil}
-"""
-
-
-def test_valid_so_far_ends_with_0_when_idle_or_interrupted(
-    follow: Callable[..., Following],
+def test_idle_ends_with_the_verdict_so_far(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    idle = follow("idle.jsonl", "--spec", "register", "--until-idle", "2")
-    late = follow("late.edn", "--spec", "register", "--json")
-    live = follow("live.jsonl")
-    # The last line is cut.
-    write(idle.path, register(*GOOD) + '{"type":"invoke","time_', pause_s=0.02)
-    write(live.path, live_sets(is_valid=True))
-    live.wait_for_reading()
-    live.interrupt()
-    assert live.end() == (0, "live.jsonl: valid so far\n  1 round placed.\n", "")
-    late.wait_for_waiting()
-    write(late.path, EDN.rpartition("{")[0])
-    late.wait_for_reading()
-    late.interrupt()
-    code, out, err = late.end()
-    assert (code, err) == (0, "")
-    assert json.loads(out)["verdict"] == "valid so far"
-    code, out, err = idle.end()
-    assert code == 0
-    assert out.splitlines() == [
-        "idle.jsonl: valid so far",
-        "  2 operations on 1 object can be explained so far, 0 of them open.",
-    ]
-    assert err.endswith("line 6 is cut off (the recorder was killed?) and was skipped\n")
+    path = tmp_path / "run.jsonl"
+    path.write_text(live_sets(is_valid=True) + '{"type":"invoke","time_')
+    assert main(["check", "--follow", "--until-idle", "0.4", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{path}: valid so far\n  1 round placed.\n"
+    assert err.endswith("line 9 is cut off (the recorder was killed?) and was skipped\n")
 
 
 def test_unknown_ends_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,9 +224,9 @@ def test_unknown_ends_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "open at once" in capsys.readouterr().out
 
 
-def test_lines_that_come_one_by_one_and_in_pieces(tmp_path: Path) -> None:
+def test_lines_that_come_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    whole = register(*GOOD, *((step[0], *step[1:]) for step in GOOD), *STALE).encode()
+    whole = register(*GOOD, *GOOD, *STALE).encode()
 
     def append() -> None:
         with open(path, "wb", buffering=0) as file:
@@ -246,14 +234,7 @@ def test_lines_that_come_one_by_one_and_in_pieces(tmp_path: Path) -> None:
                 file.write(whole[begin : begin + 37])
                 time.sleep(0.01)
 
-    thread = threading.Thread(target=append)
-    thread.start()
-    try:
-        assert (
-            main(["check", "--follow", "--until-idle", "5", "--spec", "register", str(path)]) == 1
-        )
-    finally:
-        thread.join(DEADLINE_S)
+    assert follow(path, "--spec", "register", meanwhile=append) == 1
 
 
 def test_later_lines_of_the_same_time_count(
@@ -302,6 +283,23 @@ def test_no_beginning_of_a_valid_history_is_a_violation() -> None:
                 assert verdict.anomaly.to_ns >= beginning.events[-1].time_ns
 
 
+def test_calls_of_the_dead_do_not_hold_up_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the death of its process, the outcome of a call is known to stay unknown."""
+    lines = register((0, "write", "invoke", 3), *READS)
+    crash = '{"type":"crash","time_ns":0,"process":0,"lifetime":0}\n'
+    path = tmp_path / "run.jsonl"
+    head, first, rest = lines.split("\n", 2)
+    path.write_text(f"{head}\n{first}\n{crash}{rest}")
+    options = ["check", "--follow", "--until-idle", "0.1", "--spec", "register", str(path)]
+    assert main(options) == 0
+    assert capsys.readouterr().err == ""  # No note that the call was open for long.
+
+
+READS = ((1, "read", "invoke", None), (1, "read", "ok", 3)) * 2500
+
+
 def test_independent_keys_are_found_out(tmp_path: Path) -> None:
     path = tmp_path / "run.edn"
     path.write_text(
@@ -321,22 +319,25 @@ def test_independent_keys_are_found_out(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_cut_or_replaced_is_an_error(
-    follow: Callable[..., Following], tmp_path: Path
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cut, replaced = follow("cut.jsonl"), follow("replaced.jsonl", "--spec", "register")
-    for following in (cut, replaced):
-        write(following.path, register(*GOOD))
-        following.wait_for_reading()
-    os.truncate(cut.path, 10)
-    other = tmp_path / "other"
-    other.write_text(register(*GOOD, *GOOD))
-    other.replace(replaced.path)
-    code, _, err = cut.end()
-    assert code == 2
-    assert "cut.jsonl: the file was cut to 10 bytes after" in err
-    code, _, err = replaced.end()
-    assert code == 2
-    assert "replaced.jsonl: the file was replaced" in err
+    path, other = tmp_path / "run.jsonl", tmp_path / "other.jsonl"
+
+    def cut() -> None:
+        write(path, register(*GOOD))
+        wait_for_reading(path)
+        os.truncate(path, 10)
+
+    def swap() -> None:
+        wait_for_reading(path)
+        other.write_text(register(*GOOD, *GOOD))
+        other.replace(path)
+
+    assert follow(path, meanwhile=cut) == 2
+    assert "run.jsonl: the file was cut to 10 bytes after" in capsys.readouterr().err
+    path.write_text(register(*GOOD))
+    assert follow(path, "--spec", "register", meanwhile=swap) == 2
+    assert "run.jsonl: the file was replaced" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ def write(folder: Path, text: str) -> Path:
 def test_a_recorded_log() -> None:
     history = read_operations(PEERS / "etcd_000.log")
     assert texts(history)[:5] == [
-        "0 read()",
-        "3 read()",
+        "0 read() -> nil",
+        "3 read() -> nil",
         "2 write(4) -> 4",
         "1 write(2) -> 2",
         "4 write(3) -> 3",
