@@ -53,6 +53,9 @@ from checker.history.wellformed import WellFormed
 LINE_BYTES_MAX = 1 << 26
 """Longer lines are refused before they fill the memory: an answer of a million processes fits."""
 
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+"""How files begin that gzip or zstd has packed."""
+
 _EVENTS_PER_REPORT = 65_536
 
 
@@ -60,7 +63,7 @@ def read(path: str | Path, *, report: Callable[[int], object] | None = None) -> 
     """Reads a whole history file.
 
     Args:
-      path: The file.
+      path: The file; one that is packed with gzip or zstd is unpacked.
       report: Called every 65,536 events with the number of events read so far.
 
     Raises:
@@ -68,7 +71,7 @@ def read(path: str | Path, *, report: Callable[[int], object] | None = None) -> 
       OSError: the file cannot be read.
     """
     with open(path, "rb") as file:
-        return _collect(HistoryReader(_decoded_lines(file), path=str(path)), report)
+        return _collect(HistoryReader(_text_lines(file, str(path)), path=str(path)), report)
 
 
 def loads(text: str) -> History:
@@ -84,6 +87,14 @@ def _collect(reader: HistoryReader, report: Callable[[int], object] | None) -> H
             if report is not None:
                 report(len(events))
     return History(reader.header, events, tuple(reader.notes), tuple(reader.faults))
+
+
+def _text_lines(file: io.BufferedReader, path: str) -> Iterator[str]:
+    if file.peek(4).startswith(_PACKED):
+        from checker.formats.source import Source
+
+        return Source(file, path).lines()
+    return _decoded_lines(file)
 
 
 def _decoded_lines(file: IO[bytes]) -> Iterator[str]:

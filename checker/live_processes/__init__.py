@@ -1,7 +1,5 @@
 """The `live_processes` barrier: its definitions, and a near-linear checker for them."""
 
-from checker.live_processes.check import check_columns
-from checker.live_processes.columns import Columns
 from checker.live_processes.spec import (
     DEFINITIONS,
     FAILURE_MODELS,
@@ -14,12 +12,10 @@ from checker.live_processes.witness import PlacedAnswer, PlacedFailure, Witness
 __all__ = [
     "DEFINITIONS",
     "FAILURE_MODELS",
-    "Columns",
     "Definition",
     "FailureModel",
     "LiveProcesses",
     "PlacedAnswer",
     "PlacedFailure",
     "Witness",
-    "check_columns",
 ]

@@ -23,7 +23,7 @@ from tests.checker.search.algorithms import ALGORITHMS, PLAIN
 from tests.checker.search.toys import WriteSnapshot
 
 HARD: dict[str, tuple[Operations, Specification]] = {
-    "writes": (hard.concurrent_writes(40), Register()),
+    "writes": (hard.concurrent_writes(30), Register()),
     "adds": (hard.concurrent_adds(30), Counter()),
     "swaps": (hard.crashed_swaps(300), CasRegister()),
 }
@@ -98,11 +98,11 @@ def test_how_far_it_came_is_told() -> None:
     for value in range(50):
         recorder.ok(recorder.invoke(0, "write", value, key="hard"))
         recorder.ok(recorder.invoke(0, "write", value, key="easy"))
-    _append(recorder, hard.concurrent_writes(40), "hard")
+    _append(recorder, hard.concurrent_writes(30), "hard")
     for way in ({"compiled": False, "steps_max": 1_000}, {"compiled": True, "timeout_s": 0.3}):
         verdict = _gave_up(check_operations(recorder.operations(), Register(), **way), "hard")  # type: ignore[arg-type]
-        assert verdict.events == 100 + 2 * (2 * 40 + 1)
-        assert verdict.events_done >= 100 + 2 * 40
+        assert verdict.events == 100 + 2 * (2 * 30 + 1)
+        assert verdict.events_done >= 100 + 2 * 30
 
 
 def _append(recorder: Recorder, operations: Operations, key: str) -> None:
@@ -117,7 +117,7 @@ def _append(recorder: Recorder, operations: Operations, key: str) -> None:
 
 def test_a_violation_is_found_though_another_object_is_too_hard() -> None:
     recorder = Recorder()
-    _append(recorder, hard.concurrent_writes(40), "hard")
+    _append(recorder, hard.concurrent_writes(30), "hard")
     recorder.ok(recorder.invoke(0, "read", key="wrong"), 5)
     for way in ({"compiled": False, "steps_max": 1_000}, {"compiled": True, "timeout_s": 0.5}):
         verdict = check_operations(recorder.operations(), Register(), **way)  # type: ignore[arg-type]
@@ -180,7 +180,7 @@ from tests.checker.search import hard
 
 CODE.load()
 history, spec = {
-    "writes": (hard.concurrent_writes(60), Register()),
+    "writes": (hard.concurrent_writes(31), Register()),
     "adds": (hard.concurrent_adds(40), Counter()),
 }[sys.argv[1]]
 main = threading.main_thread().ident
