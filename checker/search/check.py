@@ -111,13 +111,7 @@ class _Check:
         return driver_for(len(self._operations), insist=insist, wait_s=self._budget.remaining_s)
 
     def _run_plain(self, *, may_switch: bool) -> Verdict:
-        searches = [
-            ObjectSearch(
-                problem, self._spec, self._operations.kinds,
-                self._words[problem.part], paranoid=self._paranoid,
-            )
-            for problem in split(self._operations, self._kinds)
-        ]  # fmt: skip
+        searches = [self._plain_object(problem) for problem in split(self._operations, self._kinds)]
         undecided: _Found | None = None
         algorithm = ""
         for search in searches:
@@ -146,12 +140,18 @@ class _Check:
         )
         check = driver.CompiledCheck(columns, self._budget)
         undecided: _Found | None = None
+        plain: dict[int, ObjectSearch] = {}
         for number in check.not_valid():
             decision = check.decision(number)
             if decision.valid:
                 continue
             [problem] = split(self._operations, self._kinds, {number})
             search = self._compiled_object(driver, check, problem)
+            if decision.reason == driver.TOO_MANY_OPEN:
+                search = plain[number] = self._plain_object(problem)
+                decision = search.decide(self._budget)
+                if decision.valid:
+                    continue
             if decision.valid is False:
                 return self._invalid(search, decision)
             undecided = undecided or _Found(search, decision)
@@ -170,14 +170,23 @@ class _Check:
 
         def searches() -> Iterator[ObjectSearch]:
             for problem in split(self._operations, self._kinds):
-                table = tables.get(problem.part)
-                yield table or self._compiled_object(driver, check, problem)
+                other = tables.get(problem.part) or plain.get(problem.part)
+                yield other or self._compiled_object(driver, check, problem)
 
         name = driver.SEARCH_NAME if len(tables) < len(self._words) else driver.TABLE_SEARCH_NAME
         return self._valid(searches, name)
 
     def _without_words(self) -> frozenset[int]:
         return frozenset(part for part, words in enumerate(self._words) if words is None)
+
+    def _plain_object(self, problem: Problem) -> ObjectSearch:
+        return ObjectSearch(
+            problem,
+            self._spec,
+            self._operations.kinds,
+            self._words[problem.part],
+            paranoid=self._paranoid,
+        )
 
     def _compiled_object(self, driver: ModuleType, check: Any, problem: Problem) -> ObjectSearch:
         words = self._words[problem.part]

@@ -75,6 +75,12 @@ class _Entry:
         self.idle = idle
         self.alive = True
 
+    def copy(self) -> _Entry:
+        return _Entry(
+            self.state, self.satisfied, self.spent, self.counts, self.total, self.path,
+            idle=self.idle,
+        )  # fmt: skip
+
 
 class CountingFrontier:
     """The configurations after some events.
@@ -136,6 +142,7 @@ class CountingFrontier:
                 if name not in ("_steps", "_words", "_budget", "_effort")
             }
         )
+        other.entries = [entry.copy() for entry in self.entries]
         other._called = [list(called) for called in self._called]
         other._chained = {value: list(kinds) for value, kinds in self._chained.items()}
         return other

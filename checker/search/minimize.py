@@ -9,6 +9,7 @@ debugging (Zeller and Hildebrandt, 2002).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Sequence
 
 from checker.search.problem import Hints, Problem
@@ -18,6 +19,9 @@ CHECKS_MAX = 400
 """A minimisation ends after so many checks, with what it has; one of a long stretch counts for more."""
 
 EVENTS_PER_CHECK = 64
+
+SECONDS_MAX = 5.0
+"""A minimisation ends after so long, too."""
 
 WINDOW_MAX = 4096
 """A contradiction that needs more events than this is not made smaller."""
@@ -51,10 +55,14 @@ def minimize(
     events = problem.events[start : events_done + 1]
     required, effectful = _stretch(problem, hints, start, events)
     checks = 0
+    deadline_s = time.monotonic() + SECONDS_MAX
 
     def fails(kept: Sequence[int], optional: Sequence[int]) -> bool:
         nonlocal checks
         checks += 1 + len(events) // EVENTS_PER_CHECK
+        if time.monotonic() >= deadline_s:
+            checks = CHECKS_MAX
+            return False
         return is_contradiction(reduced(problem, events, kept, optional), states)
 
     size = max(1, len(required) // 2)
@@ -83,7 +91,12 @@ def _window(
 ) -> tuple[int, Sequence[Hashable] | None] | None:
     """The shortest stretch before the contradiction that has it, whatever the state at its start."""
     length = 8
-    while any_state is not None and length <= min(events_done, WINDOW_MAX):
+    deadline_s = time.monotonic() + SECONDS_MAX
+    while (
+        any_state is not None
+        and time.monotonic() < deadline_s
+        and length <= min(events_done, WINDOW_MAX)
+    ):
         start = events_done + 1 - length
         events = problem.events[start : events_done + 1]
         kept, optional = _stretch(problem, hints, start, events)

@@ -24,6 +24,7 @@ DEPTH_FIRST = "depth-first"
 UNKNOWN_MAX = 8
 """With more operations of unknown outcome, cheap and one-sided efforts come first."""
 
+PART_TIMEOUT_S = 1.0
 STEPS_PER_PART_MAX = 20_000
 """A part of a contradiction that is harder to decide than this is not worth the wait."""
 

@@ -23,8 +23,8 @@ from checker.operations import Operations
 from checker.search.budget import Budget, BudgetSpentError
 from checker.search.explanation import KIND, summary_of
 from checker.search.problem import Kinds, Problem, split
-from checker.search.steps import Successors, first_state, said
-from checker.specification import Illegal, OneOf, SetSpecification
+from checker.search.steps import Successors, first_state, said, successors_of
+from checker.specification import SetSpecification
 from checker.verdict import Invalid, Unknown, Valid, Verdict
 
 SEARCH_NAME = "set frontier"
@@ -149,16 +149,7 @@ class _SetFrontier:
         numbers = [self._problem.numbers[operation] for operation in group]
         members = [(self._operations.process[n], self._operations.at(n)) for n in numbers]
         try:
-            outcome = self._spec.step(state, members)
-            successors: Successors
-            if isinstance(outcome, Illegal):
-                successors = ()
-            elif isinstance(outcome, OneOf):
-                successors = tuple(dict.fromkeys(outcome.states))
-            else:
-                successors = (outcome,)
-            for successor in successors:
-                hash(successor)
+            successors = successors_of(self._spec.step(state, members))
         except Exception as error:
             raise SpecificationError(
                 f"step() of specification '{self._spec.name}' failed for a group of {len(group)} in "

@@ -42,16 +42,7 @@ class StepTable:
         """
         operation = self.kinds[kind]
         try:
-            outcome = self.spec.step(state, operation)
-            successors: Successors
-            if isinstance(outcome, Illegal):
-                successors = ()
-            elif isinstance(outcome, OneOf):
-                successors = tuple(dict.fromkeys(outcome.states))
-            else:
-                successors = (outcome,)
-            for successor in successors:
-                hash(successor)
+            successors = successors_of(self.spec.step(state, operation))
         except Exception as error:
             raise SpecificationError(
                 f"step() of specification '{self.spec.name}' failed for {operation!s:.200} in state "
@@ -90,6 +81,24 @@ def first_state(spec: Specification | SetSpecification) -> Hashable:
             f"init() of specification '{spec.name}' failed: {said(error)}"
         ) from error
     return state
+
+
+def successors_of(outcome: Hashable | Illegal | OneOf) -> Successors:
+    """What a step returned, as states.
+
+    Raises:
+      TypeError: a state cannot be hashed.
+    """
+    successors: Successors
+    if isinstance(outcome, Illegal):
+        successors = ()
+    elif isinstance(outcome, OneOf):
+        successors = tuple(dict.fromkeys(outcome.states))
+    else:
+        successors = (outcome,)
+    for successor in successors:
+        hash(successor)
+    return successors
 
 
 def reason_illegal(spec: Specification, operation: Operation, state: Hashable) -> str:

@@ -21,12 +21,13 @@ from checker import (
     Verdict,
     check,
 )
+from checker.clocks import clock_report
 from checker.operations import Operations
 from checker.printable import printable
 from checker.service import ObjectVerdict, check_service
 from checker.specification import SetSpecification, Specification
 from coord_sim.cli import follow
-from coord_sim.cli.errors import complain, problem_of
+from coord_sim.cli.errors import CommandError, complain, problem_of
 from coord_sim.cli.exit_codes import BAD_INPUT, code_of, worst
 from coord_sim.cli.numbers import positive_int, positive_seconds
 from coord_sim.cli.reading import add_reading, published_verdict, read_history, spec_of
@@ -103,6 +104,8 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Checks every file, whatever becomes of the others."""
     if options.follow:
+        if options.timeout or options.memory or options.paranoid:
+            raise CommandError("--timeout, --memory and --paranoid do not go with --follow")
         return follow.run(options)
     spec = None if options.spec is None else named_spec(options.spec)
     codes = []
@@ -186,6 +189,8 @@ def _service_lines(path: str, outcome: _Outcome, *, quiet: bool) -> Iterator[str
         if not isinstance(outcome.live, Valid):
             for sentence in outcome.live.explain().splitlines():
                 yield f"  {plain(sentence)}"
+    for sentence in clock_report(outcome.history):
+        yield f"  {plain(sentence)}"
     yield from lines
 
 
@@ -220,6 +225,7 @@ def _service_fields(path: str, outcome: _Outcome) -> dict[str, object]:
         "explanation": verdict.explain(),
         "notes": list(outcome.history.notes),
         "cannot_know": list(outcome.history.header.cannot_know),
+        "clocks": clock_report(outcome.history),
         "objects": [
             {
                 "object": row.object,

@@ -145,6 +145,7 @@ def test_json_is_one_object_per_file(files: Path, capsys: pytest.CaptureFixture[
         "explanation": "1 round placed.",
         "notes": [],
         "cannot_know": [],
+        "clocks": [],
     }
     assert invalid["verdict"] == "invalid"
     anomaly = invalid["anomaly"]

@@ -21,9 +21,8 @@ it used. More arguments of exchange (R is any completion):
 9. *Join.* The componentwise minimum of two configurations' counts admits every completion of both.
 
 *Modes.* Exact is the frontier. `LEAN` keeps at most `keep` configurations per situation and `beam`
-in all,
-the cheapest: it never invents one, so YES is definite (and NO, if nothing was dropped). `JOIN` joins
-what is beyond `keep`: NO is definite (and YES, if nothing was joined).
+in all, the cheapest: it never invents one, so YES is definite (and NO, if nothing was dropped). `JOIN`
+joins what is beyond `keep`: NO is definite (and YES, if nothing was joined).
 
 A lean search that dies goes back to a checkpoint before its death, 1, 2, 4, ... strides, and runs that
 stretch wide.
@@ -39,6 +38,7 @@ from numba import njit
 from checker.search.compiled.bits import lowest_bit
 
 YES, NO, SLOTS, LIMIT, UNDECIDED, STOPPED = 1, 0, 2, 3, 4, 5
+RUNNING = -1
 LEAN, JOIN = 0, 1
 CHAINS_NEVER, CHAINS_ALWAYS, CHAINS_IF_NEEDED = 0, 1, 2
 
@@ -857,6 +857,7 @@ def search(
     wide_until = np.int64(-1)
     next_point = np.int64(0)
 
+    status = RUNNING
     position = np.int64(-1)
     while True:
         position += 1
@@ -907,7 +908,8 @@ def search(
                     called[classes + new] += 1
                 continue
             if reg[FREE] == 0:
-                return SLOTS, position, made, conf, before, count, rows, slots, nodes, class_words
+                status = SLOTS
+                break
             slot = lowest_bit(reg[FREE])
             slot_of[x] = slot
             open_slot(x, slot, word, responded, index, slots, reg)
@@ -939,7 +941,8 @@ def search(
             close_slot(slot, word, index, slots, reg)
             continue
         if stop[0] != 0:
-            return STOPPED, position, made, conf, before, count, rows, slots, nodes, class_words
+            status = STOPPED
+            break
         chained = chains_mode == CHAINS_ALWAYS
         left = 0
         while True:
@@ -1003,35 +1006,18 @@ def search(
                         unequal, seen, look, chosen,
                     )  # fmt: skip
                 if max(waits, reached) > entries_max or reg[ROWS] * width > 150_000_000:
-                    return (
-                        LIMIT,
-                        position,
-                        made,
-                        conf,
-                        before,
-                        count,
-                        rows,
-                        slots,
-                        nodes,
-                        class_words,
-                    )
+                    status = LIMIT
+                    break
                 if k & 1023 == 1023 and stop[0] != 0:
-                    return (
-                        STOPPED,
-                        position,
-                        made,
-                        conf,
-                        before,
-                        count,
-                        rows,
-                        slots,
-                        nodes,
-                        class_words,
-                    )
+                    status = STOPPED
+                    break
                 k += 1
+            if status != RUNNING:
+                break
             made += reached + waits
             if made > made_max:
-                return LIMIT, position, made, conf, before, count, rows, slots, nodes, class_words
+                status = LIMIT
+                break
             left = 0
             for k in range(reached):
                 if conf[now, k, STATE] >= 0:
@@ -1041,22 +1027,15 @@ def search(
             if left or chains_mode != CHAINS_IF_NEEDED or chained:
                 break
             chained = True
+        if status != RUNNING:
+            break
         if left == 0:
             if mode == JOIN or reg[DROPPED] == 0:
-                return NO, position, made, conf, before, count, rows, slots, nodes, class_words
+                status = NO
+                break
             if restored >= restores:
-                return (
-                    UNDECIDED,
-                    position,
-                    made,
-                    conf,
-                    before,
-                    count,
-                    rows,
-                    slots,
-                    nodes,
-                    class_words,
-                )
+                status = UNDECIDED
+                break
             restored += 1
             back = 1 if position > wide_until + stride else back * 2
             z = -1
@@ -1067,18 +1046,8 @@ def search(
                     break
                 k -= 1
             if z < 0:
-                return (
-                    UNDECIDED,
-                    position,
-                    made,
-                    conf,
-                    before,
-                    count,
-                    rows,
-                    slots,
-                    nodes,
-                    class_words,
-                )
+                status = UNDECIDED
+                break
             if k >= 0 and k > taken - CHECKPOINTS:
                 taken = k + 1
             count = point_count[z]
@@ -1116,7 +1085,8 @@ def search(
         if record and restores == 0 and reg[NODES] > 4096 + 4 * reg[LIVE_NODES]:
             _live_nodes(nodes, conf, before, count, reg)
         close_slot(slot, word, index, slots, reg)
-    status = UNDECIDED if mode == JOIN and reg[DROPPED] != 0 else YES
+    if status == RUNNING:
+        status = UNDECIDED if mode == JOIN and reg[DROPPED] != 0 else YES
     return status, position, made, conf, before, count, rows, slots, nodes, class_words
 
 

@@ -163,31 +163,20 @@ def with_effort(operations: Operations, spec: Specification, effort: Effort) -> 
     return _all(answers)
 
 
-def compiled_steps(operations: Operations, spec: Specification) -> Iterator[tuple[str, Answer]]:
-    """What each step of the compiled ladder is sure of, for histories of one object with words."""
-    import numpy as np
-
-    from checker.search.compiled import counting, driver
+def climbed(operations: Operations, spec: Specification) -> Answer:
+    """What the compiled search says of objects with words that its first, quick attempt gave up."""
+    from checker.search.compiled.driver import Columns, CompiledCheck
 
     kinds = classify(operations, spec)
+    answers: list[Answer] = []
     for problem, words in _objects(operations, spec):
         if words is None:
             continue
         part = [0 if its == problem.part else LEFT_OUT for its in kinds.part]
-        check = driver.CompiledCheck(
-            driver.Columns(operations, part, 1, words, spec.init()), Budget()
-        )
-        events, packed, values = check.object_arrays(0)
-        responded = np.zeros(len(packed), np.bool_)
-        responded[~events[events < 0]] = True
-        for number, step in enumerate(driver._ladder(packed, responded)):
-            status, _, _ = counting.decide(
-                events, len(events), step.words, values, 0, step.mode, step.keep, step.beam,
-                step.chains, driver.EVERY, driver.EVERY, step.restores, check.stop,
-            )  # fmt: skip
-            lost = status == counting.YES and step.is_relaxed
-            answer = {counting.YES: True, counting.NO: False}.get(status)
-            yield f"step {number}", None if lost else answer
+        check = CompiledCheck(Columns(operations, part, 1, words, spec.init()), Budget())
+        check.climb(0)
+        answers.append(check.decision(0).valid)
+    return _all(answers)
 
 
 def _objects(

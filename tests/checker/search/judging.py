@@ -59,7 +59,9 @@ def with_events(operations: Operations, events: Iterable[int]) -> Operations:
         else:
             left.append(~number[~event])
     columns = {
-        name: array(getattr(operations, name).typecode, [getattr(operations, name)[i] for i in number])
+        name: array(
+            getattr(operations, name).typecode, [getattr(operations, name)[i] for i in number]
+        )
         for name in ("kind", "process", "invoked_ns", "ended_ns", "line")
     }
     return replace(operations, events=array("i", left), **columns)
@@ -86,8 +88,8 @@ def possible_states(operations: Operations, spec: Specification, events: int) ->
         first = min((responded[i] for i in owed - done), default=events)
         for index in there:
             if index not in done and invoked[index] < first:
-                for after in _after(spec, state, operations.at(index)):
-                    waiting.append((done | {index}, after))
+                following = _after(spec, state, operations.at(index))
+                waiting.extend((done | {index}, after) for after in following)
     return found
 
 
@@ -103,7 +105,9 @@ class Lenient(Specification):
     ) -> None:
         self._spec = spec
         kinds = [
-            operations.at(index) if index in strict else Operation(_EXCUSED, None, operations.at(index))
+            operations.at(index)
+            if index in strict
+            else Operation(_EXCUSED, None, operations.at(index))
             for index in range(len(operations))
         ]
         excused = replace(operations, kinds=kinds, kind=array("i", range(len(kinds))))

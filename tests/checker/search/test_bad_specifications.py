@@ -31,6 +31,7 @@ class _Bad(Specification):
         return [] if self._breaks == "init unhashable" else 0  # type: ignore[return-value]
 
     def step(self, state: Any, operation: Operation) -> Hashable | Illegal | OneOf:
+        del operation
         if self._breaks == "step raises":
             raise ZeroDivisionError("division by zero")
         if self._breaks == "step unhashable":

@@ -144,6 +144,8 @@ def test_edges_of_objects_with_common_steps(spec: SetSpecification) -> None:
     _valid(check_operations(recorder.operations(), spec))
     function = "exchange" if isinstance(spec, Exchanger) else "barrier"
     for process in range(3):
-        recorder.info(recorder.invoke(process, function, process if function != "barrier" else None))
+        recorder.info(
+            recorder.invoke(process, function, process if function != "barrier" else None)
+        )
         recorder.fail(recorder.invoke(process, function), "refused")
     _valid(check_operations(recorder.operations(), spec))

@@ -54,6 +54,7 @@ class Exchanger(SetSpecification):
         return None
 
     def step(self, state: None, group: Sequence[tuple[int, Operation]]) -> Illegal | None:
+        del state
         values = [operation.argument for _, operation in group]
         for (_, operation), expected in zip(group, reversed(values), strict=True):
             if operation.result not in (UNKNOWN, expected):
