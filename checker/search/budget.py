@@ -55,16 +55,17 @@ class Budget:
         self.steps += 1
         self.tick(held)
 
-    def tick(self, held: int) -> None:
+    def tick(self, held: int, passed: int = 1) -> None:
         """Looks at the limits now and then. To be called wherever time passes.
 
         Args:
           held: Configurations that the search holds now.
+          passed: How much was done since the last call, in small steps.
 
         Raises:
           BudgetSpentError: a limit is reached.
         """
-        self._ticks += 1
+        self._ticks += passed
         if self._ticks >= self._next_look:
             self._next_look = self._ticks + _TICKS_PER_LOOK
             self.look(held)

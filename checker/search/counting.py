@@ -63,7 +63,6 @@ class _Entry:
         counts: Counts,
         total: int,
         path: Path,
-        *,
         idle: bool = False,
     ) -> None:
         self.state = state
@@ -77,9 +76,8 @@ class _Entry:
 
     def copy(self) -> _Entry:
         return _Entry(
-            self.state, self.satisfied, self.spent, self.counts, self.total, self.path,
-            idle=self.idle,
-        )  # fmt: skip
+            self.state, self.satisfied, self.spent, self.counts, self.total, self.path, self.idle
+        )
 
 
 class CountingFrontier:
@@ -282,67 +280,74 @@ class CountingFrontier:
             state, satisfied, spent = entry.state, entry.satisfied, entry.spent
             counts, total, path = entry.counts, entry.total, entry.path
             if satisfied & target:
-                reached.add(_Entry(state, satisfied & keep, spent & keep, counts, total, path))
+                reached.add(state, satisfied & keep, spent & keep, counts, total, path, False)
             if not (spent if word.assigns else satisfied) & target:
-                waiting.add(_Entry(state, satisfied, spent, counts, total, path))
+                waiting.add(state, satisfied, spent, counts, total, path, False)
         for entry in waiting.entries:
             if not entry.alive:
                 continue
-            self._budget.spend(len(waiting.entries) + len(reached.entries))
-            for made, done in self._uses(entry, target, word, chained=chained):
-                self._budget.tick(len(waiting.entries) + len(reached.entries))
-                if done:
-                    made.satisfied &= keep
-                    made.spent &= keep
-                    made.idle = False
-                    reached.add(made)
-                else:
-                    waiting.add(made)
+            held = len(waiting.entries) + len(reached.entries)
+            self._budget.spend(held)
+            passed = self._use_each(entry, target, word, reached, waiting)
+            if self._called:
+                passed += self._use_unknown(entry, target, word, reached, waiting, chained=chained)
+            self._budget.tick(held, passed)
         return [entry for entry in reached.entries if entry.alive]
 
-    def _uses(
-        self, entry: _Entry, target: int, word: Guarded, *, chained: bool
-    ) -> Iterator[tuple[_Entry, bool]]:
-        """All configurations one use away, and whether the target is satisfied there."""
+    def _use_each(
+        self, entry: _Entry, target: int, word: Guarded, reached: _Kept, waiting: _Kept
+    ) -> int:
+        """Adds what is one use of an open operation away; returns how many there were."""
         state, satisfied, spent = entry.state, entry.satisfied, entry.spent
+        counts, total, earlier_path = entry.counts, entry.total, entry.path
         candidates = self._is_effect.get(state, 0)
         candidates |= self._unequal_effect & ~self._not_effect.get(state, 0)
         if not entry.idle:
             candidates |= self._blind
         candidates &= ~spent
+        is_pure = not word.assigns
+        tried = 0
         while candidates:
             bit = candidates & -candidates
             candidates ^= bit
+            tried += 1
             before = self._earlier[bit] & ~spent
             if before and (satisfied & bit or before & ~satisfied):
                 continue
             operation, its = self._open[bit]
+            new = its.new
             used = spent | bit
             is_blind = its.guard == "any"
-            if (
-                is_blind
-                and its.new == state
-                and bit != target
-                and not self._blind & ~used & ~satisfied
-            ):
+            if is_blind and new == state and bit != target and not self._blind & ~used & ~satisfied:
                 continue
-            now = satisfied | bit | self._free_in(its.new, used)
-            gained = now & self._pure & ~satisfied
-            is_optional = is_blind or satisfied & bit
+            now = (
+                satisfied
+                | bit
+                | self._is_pure.get(new, 0)
+                | (self._unequal_pure & ~self._not_pure.get(new, 0))
+                | (self._writes.get(new, 0) & ~used)
+            )
+            is_idle = bool(is_blind or satisfied & bit) and not now & self._pure & ~satisfied
             if is_blind:
                 now |= self._blind & ~used
-            path = (entry.path, operation, its.new)
-            made = _Entry(
-                its.new, now, used, entry.counts, entry.total, path,
-                idle=bool(is_optional and not gained),
-            )  # fmt: skip
-            yield made, bit == target or bool(not word.assigns and now & target)
-        if self._called:
-            yield from self._unknown_uses(entry, target, word, chained=chained)
+            path = (earlier_path, operation, new)
+            if bit == target or (is_pure and now & target):
+                reached.add(new, now & ~target, used & ~target, counts, total, path, False)
+            else:
+                waiting.add(new, now, used, counts, total, path, is_idle)
+        return tried
 
-    def _unknown_uses(
-        self, entry: _Entry, target: int, word: Guarded, *, chained: bool
-    ) -> Iterator[tuple[_Entry, bool]]:
+    def _use_unknown(
+        self,
+        entry: _Entry,
+        target: int,
+        word: Guarded,
+        reached: _Kept,
+        waiting: _Kept,
+        *,
+        chained: bool,
+    ) -> int:
+        """Adds what is one use of an operation of unknown outcome away; returns how many there were."""
         state, satisfied, spent = entry.state, entry.satisfied, entry.spent
         away = self._not_pure.get(state, 0) & ~satisfied or self._not_effect.get(state, 0) & ~spent
         hides = self._blind & ~spent & ~satisfied
@@ -377,8 +382,13 @@ class CountingFrontier:
             counts = dict(entry.counts)
             counts[klass] = counts.get(klass, 0) + 1
             path = (entry.path, ~klass, new)
-            made = _Entry(new, now, spent, counts, entry.total + 1, path, idle=not gained)
-            yield made, bool(not word.assigns and now & target)
+            if not word.assigns and now & target:
+                reached.add(
+                    new, now & ~target, spent & ~target, counts, entry.total + 1, path, False
+                )
+            else:
+                waiting.add(new, now, spent, counts, entry.total + 1, path, not gained)
+        return len(candidates)
 
     def _has_identical(self, word: Guarded, spent: int) -> bool:
         """Rule 7: whether an open operation that responds does the same, and is unspent."""
@@ -406,19 +416,31 @@ class _Kept:
         self._joins = frontier._effort.joins  # noqa: SLF001 - a part of it
         self._keep = frontier._effort.keep  # noqa: SLF001
 
-    def add(self, made: _Entry) -> None:
-        near = self._by_state.setdefault(made.state, [])
+    def add(  # noqa: PLR0917 - called for each use: an object per call would cost as much again
+        self,
+        state: Hashable,
+        satisfied: int,
+        spent: int,
+        counts: Counts,
+        total: int,
+        path: Path,
+        idle: bool,
+    ) -> None:
+        near = self._by_state.get(state)
+        if near is None:
+            near = self._by_state[state] = []
         similar = 0
         like: _Entry | None = None
         lost = False
         for entry in near:
+            its_satisfied, its_spent = entry.satisfied, entry.spent
             if (
-                entry.total <= made.total
-                and entry.satisfied & made.satisfied == made.satisfied
-                and entry.spent & made.spent == entry.spent
-                and entry.idle <= made.idle
+                its_satisfied & satisfied == satisfied
+                and its_spent & spent == its_spent
+                and entry.idle <= idle
+                and entry.total <= total
             ):
-                if _at_most(entry.counts, made.counts):
+                if entry.counts is counts or _at_most(entry.counts, counts):
                     return
                 if not self._joins:
                     similar += 1
@@ -426,25 +448,22 @@ class _Kept:
                         self._frontier.dropped = True
                         return
             if (
-                made.total <= entry.total
-                and entry.satisfied & made.satisfied == entry.satisfied
-                and entry.spent & made.spent == made.spent
-                and made.idle <= entry.idle
+                its_satisfied & satisfied == its_satisfied
+                and its_spent & spent == spent
+                and idle <= entry.idle
+                and total <= entry.total
             ):
-                if _at_most(made.counts, entry.counts):
-                    entry.alive = False
-                    lost = True
-                    continue
-                if not self._joins and self._keep == 1:
-                    self._frontier.dropped = True
+                is_beaten = counts is entry.counts or _at_most(counts, entry.counts)
+                if is_beaten or (not self._joins and self._keep == 1):
+                    self._frontier.dropped |= not is_beaten
                     entry.alive = False
                     lost = True
                     continue
             if (
                 self._joins
-                and entry.satisfied == made.satisfied
-                and entry.spent == made.spent
-                and entry.idle == made.idle
+                and its_satisfied == satisfied
+                and its_spent == spent
+                and entry.idle == idle
             ):
                 similar += 1
                 like = entry
@@ -452,14 +471,16 @@ class _Kept:
             self._frontier.dropped = True
             like.alive = False
             lost = True
-            made.counts = {
-                kind: min(count, like.counts[kind])
-                for kind, count in made.counts.items()
-                if kind in like.counts
+            its_counts = like.counts
+            counts = {
+                kind: min(count, its_counts[kind])
+                for kind, count in counts.items()
+                if kind in its_counts
             }
-            made.total = min(made.total, like.total)
+            total = min(total, like.total)
         if lost:
             near[:] = [entry for entry in near if entry.alive]
+        made = _Entry(state, satisfied, spent, counts, total, path, idle)
         near.append(made)
         self.entries.append(made)
 

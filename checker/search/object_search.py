@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from checker.operations import Operation
@@ -83,23 +84,28 @@ class ObjectSearch:
         self.problem = problem
         self.spec = spec
         self.steps: Steps
-        self.hints: Hints
-        used = dict.fromkeys(problem.kind)
         if paranoid:
             self.steps = StepTable(spec, kinds)
-            self.hints = dict.fromkeys(used, Hint.NOTHING)
         elif words is None:
-            abstract = spec.abstracted([kinds[kind] for kind in used])
-            self.steps = StepTable(abstract, kinds)
-            self.hints = {kind: abstract.hints(kinds[kind]) for kind in used}
+            used = dict.fromkeys(problem.kind)
+            self.steps = StepTable(spec.abstracted([kinds[kind] for kind in used]), kinds)
         else:
             self.steps = WordSteps(spec, kinds, words)
-            self.hints = self.steps.hints()
         self._kinds = kinds
         self._words = words
         self._effort = EXACT
         self._paranoid = paranoid
         self._minimizing: Budget | None = None
+
+    @cached_property
+    def hints(self) -> Hints:
+        """By kind: what is known of its operations, as far as it may be relied on."""
+        used = dict.fromkeys(self.problem.kind)
+        if self._paranoid:
+            return dict.fromkeys(used, Hint.NOTHING)
+        if isinstance(self.steps, WordSteps):
+            return self.steps.hints
+        return {kind: self.steps.spec.hints(self._kinds[kind]) for kind in used}
 
     def decide(self, budget: Budget) -> Decision:
         """Decides, or gives up when the budget is spent."""

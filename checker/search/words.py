@@ -7,7 +7,9 @@ witnesses are replayed by the specification itself.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Final, TypeAlias, final
 
 from checker.operations import Operation, show
@@ -45,13 +47,14 @@ class WordSteps:
         )
         self._states = (*tested, UNTESTED)
         self.words = {
-            kind: word._replace(new=word.new if word.new in tested else UNTESTED)
-            if word.assigns
+            kind: Guarded(word.guard, word.value, assigns=True, new=UNTESTED)
+            if word.assigns and word.new not in tested
             else word
             for kind, word in words.items()
         }
-        self.rows: dict[int, dict[Hashable, Successors]] = {kind: {} for kind in words}
+        self.rows: defaultdict[int, dict[Hashable, Successors]] = defaultdict(dict)
 
+    @cached_property
     def hints(self) -> dict[int, Hint]:
         """What the form says about each kind."""
         return {kind: hint_of(word) for kind, word in self.words.items()}

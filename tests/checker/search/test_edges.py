@@ -149,3 +149,21 @@ def test_edges_of_objects_with_common_steps(spec: SetSpecification) -> None:
         )
         recorder.fail(recorder.invoke(process, function), "refused")
     _valid(check_operations(recorder.operations(), spec))
+
+
+@every_way
+def test_more_operations_at_once_than_a_machine_word_has_bits(way: dict[str, Any]) -> None:
+    for wrong in (False, True):
+        recorder = Recorder()
+        reads = [recorder.invoke(process, "read") for process in range(70)]
+        write = recorder.invoke(70, "write", 1)
+        for process, read in enumerate(reads):
+            recorder.ok(read, 5 if wrong and process == 69 else None)
+        recorder.ok(write)
+        verdict = check_operations(recorder.operations(), Register(), **way)
+        if wrong:
+            assert isinstance(verdict, Invalid)
+            assert verdict.anomaly.evidence is not None
+            assert verdict.anomaly.evidence.failing == 69
+        else:
+            _valid(verdict)
