@@ -142,11 +142,14 @@ class _Check:
         undecided: _Found | None = None
         plain: dict[int, ObjectSearch] = {}
         for number in check.not_valid():
-            decision = check.decision(number)
-            if decision.valid:
-                continue
             [problem] = split(self._operations, self._kinds, {number})
             search = self._compiled_object(driver, check, problem)
+            refuted = (
+                None if check.is_decided(number) else search.refute(check.explained_by(number))
+            )
+            decision = refuted or check.decision(number)
+            if decision.valid:
+                continue
             if decision.reason == driver.TOO_MANY_OPEN:
                 search = plain[number] = self._plain_object(problem)
                 decision = search.decide(self._budget)

@@ -7,7 +7,7 @@ from checker.linearization import Contradiction, PossibleState
 from checker.operations import Operations
 from checker.search.budget import Budget, BudgetSpentError
 from checker.search.minimize import minimize
-from checker.search.object_search import Decision, ObjectSearch
+from checker.search.object_search import NO_SOURCE, Decision, ObjectSearch
 from checker.search.reasons import cycle_of
 
 KIND = "not-linearizable"
@@ -18,7 +18,7 @@ POSSIBLE_SHOWN_MAX = 16
 CORE_SHOWN_MAX = 20
 """So many operations of a core are told in words, the latest."""
 
-_EXPLAINING_S = 10.0
+_EXPLAINING_S = 5.0
 
 
 def anomaly_of(operations: Operations, search: ObjectSearch, decision: Decision) -> Anomaly:
@@ -31,10 +31,13 @@ def anomaly_of(operations: Operations, search: ObjectSearch, decision: Decision)
     """
     problem, done = search.problem, decision.events_done
     failing = ~problem.events[done]
-    possible = _possible(search, failing, done)
-    core, context = minimize(
-        problem, search.hints, done, search.is_contradiction, search.any_state()
-    )
+    possible: list[PossibleState] = []
+    core, context = [failing], []
+    if decision.algorithm != NO_SOURCE:
+        possible = _possible(search, failing, done)
+        core, context = minimize(
+            problem, search.hints, done, search.is_contradiction, search.any_state()
+        )
     numbers = problem.numbers
     evidence = Contradiction(
         operations=operations,
@@ -51,7 +54,7 @@ def anomaly_of(operations: Operations, search: ObjectSearch, decision: Decision)
     return Anomaly(
         kind=KIND,
         summary=summary_of(evidence),
-        details=tuple(_details(evidence)),
+        details=tuple(_details(evidence, has_source=decision.algorithm != NO_SOURCE)),
         cycle=cycle_of(operations, search.spec, evidence.core, evidence.context),
         processes=tuple(sorted({operations.process[index] for index in involved})),
         operations=tuple(involved),
@@ -90,8 +93,10 @@ def summary_of(evidence: Contradiction) -> str:
     return said if evidence.key is None else f"Object {evidence.key!r:.80}: {said}"
 
 
-def _details(evidence: Contradiction) -> list[str]:
-    lines = []
+def _details(evidence: Contradiction, *, has_source: bool) -> list[str]:
+    lines = (
+        [] if has_source else ["It needs a value that nothing before its response can have given."]
+    )
     if evidence.possible:
         states = [_in_words(evidence, possible) for possible in evidence.possible]
         left = evidence.possible_count - len(states)

@@ -21,6 +21,7 @@ from checker.specification import Guarded, Hint, Specification
 FRONTIER = "frontier"
 COUNTING = "counting frontier"
 DEPTH_FIRST = "depth-first"
+NO_SOURCE = "values without a source"
 
 UNKNOWN_MAX = 8
 """With more operations of unknown outcome, cheap and one-sided efforts come first."""
@@ -142,6 +143,9 @@ class ObjectSearch:
                 budget.steps += 0 if share is None else share
                 if not effort.joins and frontier.events_done > explained:
                     explained, self._effort = frontier.events_done, effort
+                refuted = self.refute(explained)
+                if refuted is not None:
+                    return refuted
                 if share is None or budget.is_spent:
                     break
                 continue
@@ -155,6 +159,29 @@ class ObjectSearch:
                 return Decision(False, COUNTING, position, explained)
         return Decision(None, COUNTING, explained, explained, reason)
 
+    def refute(self, explained: int = 0) -> Decision | None:
+        """A contradiction that needs no search: a response that needs a value that nobody gave by then.
+
+        For what a search could not decide with a first, small effort. It may be later than the
+        first event without an explanation.
+
+        Args:
+          explained: Events for which an order is known.
+        """
+        assert isinstance(self.steps, WordSteps)
+        words, kind = self.steps.words, self.problem.kind
+        given = {self.steps.init()}
+        for position, event in enumerate(self.problem.events):
+            if event >= 0:
+                word = words[kind[event]]
+                if word.assigns:
+                    given.add(word.new)
+            else:
+                word = words[kind[~event]]
+                if word.guard == "is" and word.value not in given:
+                    return Decision(False, NO_SOURCE, position, explained)
+        return None
+
     def _efforts(self) -> Iterator[tuple[Effort, int | None]]:
         """Efforts in order, each with the configurations that it may make."""
         size = 20 * len(self.problem.events) + 1_000
@@ -166,6 +193,8 @@ class ObjectSearch:
                 yield Effort(joins=True, keep=keep, relaxed=True), size * keep
                 yield Effort(joins=True, keep=keep), size * keep
                 yield Effort(keep=keep, chains="if needed"), size * keep
+        else:
+            yield EXACT, size
         yield EXACT, None
 
     def _first_unexplained(self, explained: int, last: int, budget: Budget) -> int:

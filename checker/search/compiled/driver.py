@@ -210,6 +210,14 @@ class CompiledCheck:
         parts: list[int] = np.flatnonzero(self.status != YES).tolist()
         return parts
 
+    def is_decided(self, part: int) -> bool:
+        """Whether the first search decided an object."""
+        return int(self.status[part]) in (YES, NO)
+
+    def explained_by(self, part: int) -> int:
+        """Events of an object for which an order can be told so far."""
+        return int(self.explained[part])
+
     def decision(self, part: int) -> Decision:
         """What is known of an object, after all that the budget allows."""
         if self.status[part] not in (YES, NO, SLOTS):
