@@ -32,7 +32,8 @@ def anomaly_of(operations: Operations, search: ObjectSearch, decision: Decision)
     problem, done = search.problem, decision.events_done
     failing = ~problem.events[done]
     possible: list[PossibleState] = []
-    core, context = [failing], []
+    core: list[int] = [failing]
+    context: list[int] = []
     if decision.algorithm != NO_SOURCE:
         possible = _possible(search, failing, done)
         core, context = minimize(

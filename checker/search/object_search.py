@@ -132,7 +132,11 @@ class ObjectSearch:
         """Climbs from cheap and one-sided efforts to exact ones."""
         explained = 0
         reason = ""
-        for effort, share in self._efforts():
+        for number, (effort, share) in enumerate(self._efforts()):
+            if number == 1 or (number == 0 and steps.lacks_source):
+                refuted = self.refute(explained)
+                if refuted is not None:
+                    return refuted
             frontier = CountingFrontier(
                 steps, budget if share is None else budget.slice(share), effort
             )
@@ -143,9 +147,6 @@ class ObjectSearch:
                 budget.steps += 0 if share is None else share
                 if not effort.joins and frontier.events_done > explained:
                     explained, self._effort = frontier.events_done, effort
-                refuted = self.refute(explained)
-                if refuted is not None:
-                    return refuted
                 if share is None or budget.is_spent:
                     break
                 continue

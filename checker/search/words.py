@@ -46,6 +46,9 @@ class WordSteps:
             [self._initial, *(word.value for word in words.values() if word.guard != "any")]
         )
         self._states = (*tested, UNTESTED)
+        assigned = {word.new for word in words.values() if word.assigns}
+        self.lacks_source = not assigned.union([self._initial]).issuperset(tested)
+        """Whether a guard tests a value that no operation assigns."""
         self.words = {
             kind: Guarded(word.guard, word.value, assigns=True, new=UNTESTED)
             if word.assigns and word.new not in tested

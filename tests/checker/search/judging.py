@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from checker.anomaly import Anomaly
 from checker.linearization import Contradiction
@@ -58,7 +59,7 @@ def with_events(operations: Operations, events: Iterable[int]) -> Operations:
             left.append(number[event])
         else:
             left.append(~number[~event])
-    columns = {
+    columns: dict[str, Any] = {
         name: array(
             getattr(operations, name).typecode, [getattr(operations, name)[i] for i in number]
         )

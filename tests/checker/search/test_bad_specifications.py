@@ -40,7 +40,7 @@ class _Bad(Specification):
             return OneOf(([state],))  # type: ignore[arg-type]
         if self._breaks == "one of nothing iterable":
             return OneOf(3)  # type: ignore[arg-type]
-        return state
+        return 0
 
 
 class _BadSet(SetSpecification):

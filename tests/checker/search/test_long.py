@@ -14,7 +14,7 @@ from checker.specification import Specification
 from checker.specs import CasRegister, Counter, Kv, Queue
 from checker.verdict import Invalid, Valid
 from tests.checker.search.algorithms import ALGORITHMS
-from tests.random_operations import LongHistory, random_operations
+from tests.random_operations import LongHistory, Style, random_operations
 
 
 def _long(seed: int, operations: int, **options: object) -> Operations:
@@ -129,10 +129,10 @@ def test_every_pair_of_searches_agrees_on_medium_histories() -> None:
 def test_searches_agree_on_medium_histories_without_words(spec: Specification) -> None:
     sure_of = set()
     for seed in range(16):
-        style = ("valid", "nearly")[seed % 2]
+        style: Style = ("valid", "nearly")[seed % 2]
         history = random_operations(
             random.Random(seed), spec.name, style=style, operations_max=60, processes_max=4
-        )  # type: ignore[call-overload]
+        )
         answers = {
             name: search(history, spec, Budget(steps_max=3_000))
             for name, search in ALGORITHMS.items()

@@ -17,7 +17,7 @@ from checker.specification import Hint, Specification
 from checker.specs import SPECS, spec_named
 from tests.checker.search.algorithms import ALGORITHMS
 from tests.checker.search.judging import with_events
-from tests.random_operations import TOYS, random_operations
+from tests.random_operations import TOYS, Style, random_operations
 
 SEQUENTIAL = [name for name in TOYS if issubclass(SPECS[name], Specification)]
 RENAMABLE = ["register", "cas-register", "multi-register", "set", "queue", "stack", "append-log"]
@@ -37,7 +37,7 @@ def _spec(name: str) -> Specification:
 
 
 def _drawn(rng: random.Random, name: str) -> Operations:
-    style = rng.choice(("valid", "valid", "nearly"))
+    style: Style = rng.choice(("valid", "valid", "nearly"))
     return random_operations(rng, name, style=style, operations_max=16)
 
 

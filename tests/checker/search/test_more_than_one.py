@@ -30,8 +30,8 @@ def test_any_of_several_next_states_may_be_the_true_one(spec: Specification) -> 
             assert search(history, spec, Budget()) in (expected, None), (seed, name)
         if seed % 3:
             continue
-        for way in ({}, {"compiled": True}, {"paranoid": True}):
-            verdict = check_operations(history, spec, **way)  # type: ignore[arg-type]
+        for compiled, paranoid in ((None, False), (True, False), (None, True)):
+            verdict = check_operations(history, spec, compiled=compiled, paranoid=paranoid)
             if isinstance(verdict, Valid):
                 verdict.witness.verify()  # type: ignore[union-attr]
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -22,10 +23,10 @@ SEQUENTIAL = [name for name in TOYS if issubclass(SPECS[name], Specification)]
 HISTORIES = 1_700
 """Of each specification. The separate command of `tests/checker/fuzz.py` draws many more."""
 
-ALWAYS = ("plain", "compiled")
+ALWAYS: tuple[dict[str, Any], ...] = ("plain", "compiled")
 IN_TURN = ("compiled table", "masks", "without hints", "without deadlines", "depth-first")
 
-WAYS = ({"compiled": False}, {"compiled": True}, {"paranoid": True})
+WAYS: tuple[dict[str, Any], ...] = ({"compiled": False}, {"compiled": True}, {"paranoid": True})
 
 
 def _drawn(name: str, seed: int, operations_max: int = 10) -> random.Random:
@@ -54,7 +55,7 @@ def test_verdicts_carry_proofs(name: str) -> None:
     for seed in range(120):
         history = random_operations(_drawn(name, seed), name)
         expected = linearizable(history, spec)
-        verdict = check_operations(history, spec, **WAYS[seed % len(WAYS)])  # type: ignore[arg-type]
+        verdict = check_operations(history, spec, **WAYS[seed % len(WAYS)])
         if expected:
             assert isinstance(verdict, Valid), seed
             verdict.witness.verify()  # type: ignore[union-attr]

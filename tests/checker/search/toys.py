@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 from checker.operations import UNKNOWN, Operation, Operations, Recorder
 from checker.specification import Illegal, OneOf, SetSpecification, Specification
@@ -21,7 +22,8 @@ class Bag(Specification):
         self, state: tuple[int, ...], operation: Operation
     ) -> tuple[int, ...] | Illegal | OneOf:
         if operation.function == "put":
-            return tuple(sorted((*state, operation.argument)))  # type: ignore[type-var]
+            assert isinstance(operation.argument, int)
+            return tuple(sorted((*state, operation.argument)))
         if operation.result is UNKNOWN:
             return OneOf(tuple(_without(state, value) for value in set(state)) or (state,))
         if operation.result in state:
@@ -82,8 +84,8 @@ class WriteSnapshot(SetSpecification):
         return Illegal("others are there")
 
 
-def _without(state: tuple[int, ...], value: Hashable) -> tuple[int, ...]:
-    place = state.index(value)  # type: ignore[arg-type]
+def _without(state: tuple[int, ...], value: Any) -> tuple[int, ...]:
+    place = state.index(value)
     return state[:place] + state[place + 1 :]
 
 
