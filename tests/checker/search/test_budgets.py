@@ -101,7 +101,7 @@ def test_how_far_it_came_is_told() -> None:
     )
     for way in ways:
         verdict = _gave_up(check_operations(recorder.operations(), Register(), **way), "hard")
-        assert verdict.events == 100 + 2 * (2 * 30 + 1)
+        assert verdict.events == 100 + 2 * (2 * 30 + 2)
         assert verdict.events_done >= 100 + 2 * 30
 
 
