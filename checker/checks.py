@@ -5,13 +5,13 @@ from __future__ import annotations
 from checker.history.history import History
 from checker.live_processes.check import check_live_processes
 from checker.live_processes.spec import LiveProcesses
-from checker.operations import Operations
+from checker.operations import Operations, Recorder
 from checker.specification import SetSpecification, Specification
 from checker.verdict import Verdict
 
 
 def check(
-    history: History | Operations,
+    history: History | Operations | Recorder,
     spec: LiveProcesses | Specification | SetSpecification | None = None,
     *,
     timeout_s: float | None = None,
@@ -37,10 +37,16 @@ def check(
         operation is none of the specification's.
       SpecificationError: a specification broke its own rules.
     """
+    if isinstance(history, Recorder):
+        history = history.operations()
     if spec is None or isinstance(spec, LiveProcesses):
         if isinstance(history, Operations):
             raise TypeError("these operations need a specification, for example checker.specs.Kv()")
         return check_live_processes(history, spec or LiveProcesses())
+    if not isinstance(spec, Specification | SetSpecification):
+        raise TypeError(
+            f"a specification is an instance, e.g. checker.specs.Kv(); found {spec!r:.80}"
+        )
     from checker.formats.from_history import operations_of
     from checker.search import check_operations
     from checker.search.budget import MEMORY_BYTES_MAX
@@ -50,6 +56,6 @@ def check(
         operations,
         spec,
         timeout_s=timeout_s,
-        memory_bytes_max=memory_bytes_max or MEMORY_BYTES_MAX,
+        memory_bytes_max=MEMORY_BYTES_MAX if memory_bytes_max is None else memory_bytes_max,
         paranoid=paranoid,
     )

@@ -24,7 +24,10 @@ _POLL_S = 0.05
 @cache
 def is_installed() -> bool:
     """Whether the extra `coordlab[fast]` is there."""
-    return all(importlib.util.find_spec(name) is not None for name in ("numpy", "numba"))
+    try:
+        return all(importlib.util.find_spec(name) is not None for name in ("numpy", "numba"))
+    except (ImportError, ValueError):
+        return False
 
 
 class CompiledCode:
@@ -51,16 +54,32 @@ class CompiledCode:
         package = self._driver.rpartition(".")[0]
         folder = Path(__file__).parent.parent.joinpath(*package.split("."))
         version = f"py{sys.version_info[0]}{sys.version_info[1]}"
+        # numba stores beside the source, or where that cannot be written or the user wants it elsewhere.
+        stores = [(folder / "__pycache__").glob, Path.home().joinpath(".cache", "numba").rglob]
+        if os.environ.get("NUMBA_CACHE_DIR"):
+            stores = [Path(os.environ["NUMBA_CACHE_DIR"]).rglob]
         for stem, function in self._functions.items():
             source_s = (folder / f"{stem}.py").stat().st_mtime
-            stored = (folder / "__pycache__").glob(f"{stem}.{function}-*.{version}.nbi")
+            pattern = f"{stem}.{function}-*.{version}.nbi"
+            stored = (path for search in stores for path in search(pattern))
             if not any(path.stat().st_mtime >= source_s for path in stored):
                 return False
         return True
 
     def load(self) -> ModuleType:
-        """Loads it, and compiles it if need be."""
+        """Loads it, and compiles it if need be.
+
+        Raises:
+          ImportError: numpy or numba are missing, or do not go with each other.
+        """
         return importlib.import_module(self._driver)
+
+    def load_if_possible(self) -> ModuleType | None:
+        """The same; None if it cannot be loaded: plain Python does without it."""
+        try:
+            return self.load()
+        except ImportError:
+            return None
 
     def compile_in_background(self) -> None:
         """Starts to compile in a process of its own, unless that runs already. It outlives this one."""

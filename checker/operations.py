@@ -22,6 +22,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
+_INTEGER_MAX: Final = 2**63 - 1
+
 OPEN_NS: Final = -1
 """`ended_ns` of an operation that never ended, as far as the history tells."""
 
@@ -200,9 +202,13 @@ class Recorder:
         """Records a call; returns the operation's number."""
         index = len(self._kind)
         kind = Operation(function, frozen(key), frozen(argument))
+        hash(kind)
+        if not isinstance(process, int) or not -_INTEGER_MAX <= process <= _INTEGER_MAX:
+            raise ValueError(f"a process is a 64-bit number, found {process!r:.80}")
+        invoked_ns = self._time(time_ns)
         self._kind.append(self._intern(kind))
         self._process.append(process)
-        self._invoked_ns.append(self._time(time_ns))
+        self._invoked_ns.append(invoked_ns)
         self._ended_ns.append(OPEN_NS)
         self._line.append(line)
         self._events.append(index)
@@ -250,6 +256,8 @@ class Recorder:
         return code
 
     def _close(self, index: int, result: Hashable, time_ns: int | None) -> None:
+        if not 0 <= index < len(self._kind):
+            raise ValueError(f"there is no operation {index}; invoke() returns the number")
         if self._ended_ns[index] != OPEN_NS:
             raise ValueError(f"operation {index} has ended already; a call ends once")
         called = self._kinds[self._kind[index]]
@@ -262,6 +270,8 @@ class Recorder:
         if time_ns is None:
             self._tick += 1
             return self._tick
+        if not 0 <= time_ns <= _INTEGER_MAX:
+            raise ValueError(f"times are from 0 to {_INTEGER_MAX} ns, found {time_ns}")
         return time_ns
 
 
@@ -346,7 +356,10 @@ def frozen(value: object) -> Hashable:
 
     Raises:
       TypeError: for anything else that cannot be hashed.
+      ValueError: for NaN.
     """
+    if isinstance(value, float) and value != value:  # noqa: PLR0124 - that is what NaN is
+        raise ValueError("NaN equals nothing, so that nobody could read it back")
     if value is None or isinstance(value, str | int | float | bytes | bool):
         return value
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):

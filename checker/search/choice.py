@@ -37,4 +37,4 @@ def driver_for(
         CODE.compile_in_background()
         if not (insist or operations >= WAIT_MIN) or not CODE.wait_until_compiled(wait_s):
             return None
-    return CODE.load()
+    return CODE.load_if_possible()

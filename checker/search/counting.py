@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from checker.search.budget import Budget
-from checker.search.frontier import Path, uses_of
+from checker.search.frontier import Path, Use, uses_of
 from checker.search.problem import NEVER
 from checker.search.words import WordSteps
 from checker.specification import Guarded
@@ -212,19 +212,19 @@ class CountingFrontier:
                 used += self._called[klass][:count]
             yield entry.state, tuple(used)
 
-    def uses(self) -> list[tuple[int, Hashable]]:
-        """The uses that lead to one of the configurations, in order, with the states after them.
+    def uses(self) -> list[Use]:
+        """The uses that lead to one of the configurations, in order.
 
         A class gives its uses to its earliest invocations.
         """
-        uses: list[tuple[int, Hashable]] = []
+        uses: list[Use] = []
         taken = [0] * len(self._called)
-        for operation, state in uses_of(self.entries[0].path):
+        for operation, choice in uses_of(self.entries[0].path):
             if operation < 0:
                 klass = ~operation
                 operation = self._called[klass][taken[klass]]
                 taken[klass] += 1
-            uses.append((operation, state))
+            uses.append((operation, choice))
         return uses
 
     def _invoke_unknown(self, operation: int, word: Guarded) -> None:
@@ -330,7 +330,7 @@ class CountingFrontier:
             is_idle = bool(is_blind or satisfied & bit) and not now & self._pure & ~satisfied
             if is_blind:
                 now |= self._blind & ~used
-            path = (earlier_path, operation, new)
+            path = (earlier_path, operation, 0)
             if bit == target or (is_pure and now & target):
                 reached.add(new, now & ~target, used & ~target, counts, total, path, False)
             else:
@@ -381,7 +381,7 @@ class CountingFrontier:
                 now |= self._blind & ~spent
             counts = dict(entry.counts)
             counts[klass] = counts.get(klass, 0) + 1
-            path = (entry.path, ~klass, new)
+            path = (entry.path, ~klass, 0)
             if not word.assigns and now & target:
                 reached.add(
                     new, now & ~target, spent & ~target, counts, entry.total + 1, path, False

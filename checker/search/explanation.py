@@ -106,9 +106,9 @@ def _details(evidence: Contradiction, *, has_source: bool) -> list[str]:
     if evidence.core:
         count = len(evidence.core)
         lines.append(
-            "The operation contradicts the specification by itself:"
+            "No order has room for this operation, whether the others happened or not:"
             if count == 1
-            else f"These {count} operations cannot have happened together, whatever others did:"
+            else f"No order has room for these {count} operations, whether the others happened or not:"
         )
         shown = evidence.core if count <= CORE_SHOWN_MAX else evidence.core[-CORE_SHOWN_MAX:]
         if count > len(shown):

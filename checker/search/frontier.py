@@ -38,8 +38,14 @@ from checker.search.problem import NEVER, Hints, Problem
 from checker.search.words import Steps
 from checker.specification import Hint
 
-Path: TypeAlias = "tuple[Path, int, Hashable] | None"
-"""Operations used visibly, latest first: `(earlier, operation, state after it)`."""
+Path: TypeAlias = "tuple[Path, int, int] | None"
+"""Operations used visibly, latest first: `(earlier, operation, which of its successors)`.
+
+States are not kept: some grow with the history, and then paths would grow with its square.
+"""
+
+Use: TypeAlias = tuple[int, int]
+"""An operation, and which of the successors of its step was taken."""
 
 Configuration: TypeAlias = tuple[Hashable, int, int, Path]
 
@@ -146,8 +152,8 @@ class Frontier:
         """Lets the first state be any of some."""
         self.configurations = [(state, 0, 0, None) for state in states]
 
-    def uses(self) -> list[tuple[int, Hashable]]:
-        """The uses that lead to one of the configurations, in order, with the states after them."""
+    def uses(self) -> list[Use]:
+        """The uses that lead to one of the configurations, in order."""
         return uses_of(self.configurations[0][3])
 
     def possible(self) -> Iterator[tuple[Hashable, tuple[int, ...]]]:
@@ -199,13 +205,13 @@ class Frontier:
                 before = self._earlier[bit] & ~spent
                 if before and (satisfied & bit or before & ~satisfied):
                     continue  # Rule 4.
-                for following in self._steps.next(kind, state):
+                for choice, following in enumerate(self._steps.next(kind, state)):
                     self._budget.spend(held)
                     made = self._use(bit, state, following, satisfied, spent, target)
                     if made is None:
                         continue
                     now, used, is_idle = made
-                    path_here = (path, operation, following)
+                    path_here = (path, operation, choice)
                     if bit == target or (target_is_pure and now & target):
                         reached.add(following, now & keep, used & keep, False, path_here)
                     else:
@@ -282,12 +288,12 @@ class _Antichain:
         entries.append((state, satisfied, spent, idle, path))
 
 
-def uses_of(path: Path) -> list[tuple[int, Hashable]]:
-    """The operations used along a path, in order, each with the state after it."""
+def uses_of(path: Path) -> list[Use]:
+    """The uses along a path, in order."""
     uses = []
     while path is not None:
-        path, operation, state = path
-        uses.append((operation, state))
+        path, operation, choice = path
+        uses.append((operation, choice))
     uses.reverse()
     return uses
 

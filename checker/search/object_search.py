@@ -10,7 +10,7 @@ from typing import TypeAlias
 from checker.operations import Operation
 from checker.search.budget import Budget, BudgetSpentError
 from checker.search.counting import EXACT, CountingFrontier, Effort
-from checker.search.frontier import Frontier, run
+from checker.search.frontier import Frontier, Use, run
 from checker.search.placement import Placement
 from checker.search.problem import NEVER, Hints, Problem
 from checker.search.steps import StepTable
@@ -27,6 +27,9 @@ UNKNOWN_MAX = 8
 """With more operations of unknown outcome, cheap and one-sided efforts come first."""
 
 PART_TIMEOUT_S = 1.0
+_NO_LIMIT = 1 << 62
+"""An order is made again only for what was decided within limits."""
+
 STEPS_PER_PART_MAX = 20_000
 """A part of a contradiction that is harder to decide than this is not worth the wait."""
 
@@ -137,14 +140,13 @@ class ObjectSearch:
                 refuted = self.refute(explained)
                 if refuted is not None:
                     return refuted
-            frontier = CountingFrontier(
-                steps, budget if share is None else budget.slice(share), effort
-            )
+            part = budget if share is None else budget.slice(share)
+            frontier = CountingFrontier(steps, part, effort)
             try:
                 valid = run(frontier, self.problem)
             except BudgetSpentError as error:
                 reason = str(error)
-                budget.steps += 0 if share is None else share
+                budget.steps += 0 if share is None else part.steps
                 if not effort.joins and frontier.events_done > explained:
                     explained, self._effort = frontier.events_done, effort
                 if share is None or budget.is_spent:
@@ -227,16 +229,16 @@ class ObjectSearch:
           events: At most `Decision.explained`; None for all.
         """
         if self._paranoid and events is None:
-            order, _ = search_depth_first(self.problem, self.steps, Budget())
+            order, _ = search_depth_first(
+                self.problem, self.steps, Budget(memory_bytes_max=_NO_LIMIT)
+            )
             assert order is not None
             return tuple(self.problem.numbers[operation] for operation in order)
-        frontier = self._frontier(Budget(), self._effort)
+        frontier = self._frontier(Budget(memory_bytes_max=_NO_LIMIT), self._effort)
         run(frontier, self.problem, events)
         return self.placed(frontier.uses(), events)
 
-    def placed(
-        self, uses: Sequence[tuple[int, Hashable]], events: int | None = None
-    ) -> tuple[int, ...]:
+    def placed(self, uses: Sequence[Use], events: int | None = None) -> tuple[int, ...]:
         """The order that follows from visible uses, in numbers of the history."""
         placement = Placement(self.problem, self.steps, self.hints, uses)
         is_placed = placement.run(events)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from checker.search.frontier import Use
 from checker.search.problem import Hints, Problem
 from checker.search.words import Steps
 from checker.specification import Hint
@@ -21,7 +22,8 @@ class Placement:
       problem: The object's history.
       steps: The specification.
       hints: Per kind.
-      visible: Local numbers of the operations used, in order, each with the state after it.
+      visible: Local numbers of the operations used, in order, each with which of its successors was
+      taken.
 
     Attributes:
       order: Local numbers of all operations placed, in order.
@@ -29,7 +31,7 @@ class Placement:
     """
 
     def __init__(
-        self, problem: Problem, steps: Steps, hints: Hints, visible: Sequence[tuple[int, Hashable]]
+        self, problem: Problem, steps: Steps, hints: Hints, visible: Sequence[Use]
     ) -> None:
         self.order: list[int] = []
         self._problem = problem
@@ -61,8 +63,9 @@ class Placement:
                 self._next += 1
         return True
 
-    def _use(self, operation: int, following: Hashable) -> None:
+    def _use(self, operation: int, choice: int) -> None:
         kind = self._problem.kind[operation]
+        following = self._steps.next(kind, self.state)[choice]
         if self._hints[kind] & Hint.BLIND:
             for other, other_kind in list(self._waiting.items()):
                 if self._hints[other_kind] & Hint.TOTAL:

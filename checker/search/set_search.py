@@ -29,6 +29,9 @@ from checker.verdict import Invalid, Unknown, Valid, Verdict
 
 SEARCH_NAME = "set frontier"
 
+EXPLAINING_S = 1.0
+"""What takes longer to find out about a contradiction is not told."""
+
 Groups: TypeAlias = "tuple[Groups, tuple[int, ...]] | None"
 """Groups that acted, latest first: `(earlier, group)`."""
 
@@ -94,7 +97,7 @@ class _SetFrontier:
     def anomaly(self, failing: int) -> Anomaly:
         """Why nothing explains the response of an operation."""
         number = self._problem.numbers[failing]
-        states = dict.fromkeys(self._spec.describe_state(state) for state, _ in self._possible)
+        states = dict.fromkeys(self._spec.describe_state(state) for state in self._all_states())
         evidence = Contradiction(
             operations=self._operations,
             spec=self._spec,
@@ -107,13 +110,33 @@ class _SetFrontier:
         return Anomaly(
             kind=KIND,
             summary=summary_of(evidence),
-            details=(f"Just before its response the state was {', or '.join(states)}.",),
+            details=(f"Just before its response the state was {', or '.join(states)}.",)
+            if states
+            else (),
             processes=(self._operations.process[number],),
             operations=(number,),
             from_ns=self._operations.invoked_ns[number],
             to_ns=self._operations.ended_ns[number],
             evidence=evidence,
         )
+
+    def _all_states(self) -> list[Hashable]:
+        """Every state that groups of open operations can lead to now; none if that takes too long."""
+        budget = Budget(timeout_s=EXPLAINING_S)
+        found = dict(self._possible)
+        waiting = list(found)
+        try:
+            for state, done in waiting:
+                for group in self._groups(done):
+                    budget.spend(len(found))
+                    for following in self._step(state, group):
+                        made = (following, done.union(group))
+                        if made not in found:
+                            found[made] = None
+                            waiting.append(made)
+        except BudgetSpentError:
+            return []
+        return list(dict.fromkeys(state for state, _ in found))
 
     def _respond(self, target: int) -> bool:
         reached: dict[tuple[Hashable, frozenset[int]], Groups] = {}
@@ -124,6 +147,7 @@ class _SetFrontier:
                 reached.setdefault((state, done - {target}), path)
                 continue
             for group in self._groups(done):
+                self._budget.tick(len(seen) + len(self._steps))
                 for following in self._step(state, group):
                     self._budget.spend(len(seen))
                     made = (following, done.union(group))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import TypeAlias
@@ -14,6 +15,10 @@ Successors: TypeAlias = tuple[Hashable, ...]
 """The states that an operation may lead to; empty if it is illegal."""
 
 
+HELD_BYTES_MAX = 64 << 20
+"""When states that take so much memory are remembered, all are forgotten."""
+
+
 class StepTable:
     """`Specification.step`, remembered.
 
@@ -24,6 +29,7 @@ class StepTable:
     def __init__(self, spec: Specification, kinds: Sequence[Operation]) -> None:
         self.spec = spec
         self.kinds = kinds
+        self._held_bytes = 0
         self.rows: defaultdict[int, dict[Hashable, Successors]] = defaultdict(dict)
 
     def init(self) -> Hashable:
@@ -49,6 +55,11 @@ class StepTable:
                 f"{state!r:.200}: {said(error)}; it must accept every state that operations can "
                 "lead to, and return a state that can be hashed"
             ) from error
+        self._held_bytes += sys.getsizeof(state)
+        if self._held_bytes > HELD_BYTES_MAX:
+            # States that grow, like those of a set, rarely come again.
+            self.rows.clear()
+            self._held_bytes = 0
         self.rows[kind][state] = successors
         return successors
 
@@ -90,6 +101,8 @@ def successors_of(outcome: Hashable | Illegal | OneOf) -> Successors:
       TypeError: a state cannot be hashed.
     """
     successors: Successors
+    if outcome is Illegal or outcome is OneOf:
+        raise TypeError("it returned a class; call it: Illegal(), OneOf((...))")
     if isinstance(outcome, Illegal):
         successors = ()
     elif isinstance(outcome, OneOf):

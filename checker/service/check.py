@@ -30,6 +30,7 @@ from checker.live_processes.check import check_live_processes
 from checker.live_processes.spec import LiveProcesses
 from checker.operations import Failed, Operation, Operations
 from checker.search import check_operations
+from checker.search.budget import MEMORY_BYTES_MAX
 from checker.service.barrier import check_barrier
 from checker.service.barrier_timeouts import TOO_EARLY, BarrierTimeouts
 from checker.service.split import Part, split
@@ -101,6 +102,7 @@ def check_service(
     live: LiveProcesses | None = None,
     blocks: AtomicBlocks | None = None,
     timeout_s: float | None = None,
+    memory_bytes_max: int = MEMORY_BYTES_MAX,
     paranoid: bool = False,
 ) -> tuple[ObjectVerdict, ...]:
     """Checks all objects of a history.
@@ -111,7 +113,8 @@ def check_service(
       live: What the live sets must satisfy.
       blocks: What the blocks must satisfy.
       timeout_s: Seconds for all objects together, after which the verdict of the rest is `Unknown`.
-      paranoid: As in `check_operations`.
+      memory_bytes_max: As in `check_operations`, for each object.
+      paranoid: As there.
 
     Returns:
       A row for each object: live sets, blocks, keys, barriers; then one for each function whose
@@ -121,7 +124,9 @@ def check_service(
       MalformedHistory: an operation on a known object whose arguments or result cannot be.
     """
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-    return tuple(_ServiceCheck(history, deadline_s, paranoid=paranoid).rows(live, blocks))
+    return tuple(
+        _ServiceCheck(history, deadline_s, memory_bytes_max, paranoid=paranoid).rows(live, blocks)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +137,17 @@ class _Object:
 
 
 class _ServiceCheck:
-    def __init__(self, history: History, deadline_s: float | None, *, paranoid: bool) -> None:
+    def __init__(
+        self,
+        history: History,
+        deadline_s: float | None,
+        memory_bytes_max: int,
+        *,
+        paranoid: bool,
+    ) -> None:
         self._history = history
         self._deadline_s = deadline_s
+        self._memory_bytes_max = memory_bytes_max
         self._paranoid = paranoid
         self._ids = _ids(history)
         self._operations = _with_reasons(operations_of(history), history, self._ids)
@@ -243,7 +256,13 @@ class _ServiceCheck:
         left_s = None if self._deadline_s is None else self._deadline_s - time.monotonic()
         if left_s is not None and left_s <= 0:
             return Unknown("the time for all objects was over before this one was reached")
-        return check_operations(operations, spec, timeout_s=left_s, paranoid=self._paranoid)
+        return check_operations(
+            operations,
+            spec,
+            timeout_s=left_s,
+            memory_bytes_max=self._memory_bytes_max,
+            paranoid=self._paranoid,
+        )
 
     def _from_another_start(self, operations: Operations, found: Invalid) -> Verdict:
         """A service's own recording may begin when the store holds something already."""

@@ -29,8 +29,14 @@ from checker.specification import SetSpecification, Specification
 from coord_sim.cli import follow
 from coord_sim.cli.errors import CommandError, complain, problem_of
 from coord_sim.cli.exit_codes import BAD_INPUT, code_of, worst
-from coord_sim.cli.numbers import positive_int, positive_seconds
-from coord_sim.cli.reading import add_reading, published_verdict, read_history, spec_of
+from coord_sim.cli.reading import (
+    add_limits,
+    add_reading,
+    memory_bytes_max,
+    published_verdict,
+    read_history,
+    spec_of,
+)
 from coord_sim.cli.specs import named_spec
 from coord_sim.cli.terminal import Progress, plain
 from coord_sim.cli.verdict_text import verdict_lines
@@ -69,30 +75,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--spec", metavar="NAME", help="what the operations are checked against, e.g. register"
     )
-    parser.add_argument(
-        "--independent",
-        action=argparse.BooleanOptionalAction,
-        help="whether Jepsen's values are [key value] pairs of independent objects "
-        "(default: if all are)",
-    )
-    limits = parser.add_argument_group("limits")
-    limits.add_argument(
-        "--timeout",
-        type=positive_seconds,
-        metavar="SECONDS",
-        help="give up after so long, with the verdict unknown (default: never)",
-    )
-    limits.add_argument(
-        "--memory",
-        type=positive_int,
-        metavar="MIB",
-        help="give up above so much memory for a search (default: 2048)",
-    )
-    limits.add_argument(
-        "--paranoid",
-        action="store_true",
-        help="search without pruning rules, and replay the witness; slow",
-    )
+    add_limits(parser)
     add_reading(parser)
     follow.add_follow_options(parser)
     output = parser.add_mutually_exclusive_group()
@@ -151,7 +134,11 @@ def _check_service(options: argparse.Namespace, path: str) -> int:
         progress.say(f"checking {printable(path)} ({len(history.events):,} events)")
         try:
             rows = check_service(
-                history, live=spec, timeout_s=options.timeout, paranoid=options.paranoid
+                history,
+                live=spec,
+                timeout_s=options.timeout,
+                memory_bytes_max=memory_bytes_max(options),
+                paranoid=options.paranoid,
             )
             if all(row.verdict is None for row in rows):
                 # Nothing that is known was called: the lifetimes are looked at all the same.
@@ -261,7 +248,7 @@ def _check_operations(
             operations,
             spec,
             timeout_s=options.timeout,
-            memory_bytes_max=None if options.memory is None else options.memory << 20,
+            memory_bytes_max=memory_bytes_max(options),
             paranoid=options.paranoid,
         )
         seconds = time.perf_counter() - began_s

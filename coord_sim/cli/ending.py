@@ -15,7 +15,8 @@ def exit_code_of(run: Callable[[], int]) -> int:
     """Runs a command; what stops it becomes an exit code and at most one line."""
     try:
         code = run()
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has enough; Python must not complain about that at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,7 +9,8 @@ from dataclasses import replace
 from checker import History, LiveProcesses, MalformedHistory, Verdict, check, read
 from checker.live_processes import DEFINITIONS, FAILURE_MODELS
 from checker.printable import printable
-from coord_sim.cli.numbers import positive_int
+from checker.search.budget import MEMORY_BYTES_MAX
+from coord_sim.cli.numbers import positive_int, positive_seconds
 from coord_sim.cli.terminal import Progress
 
 
@@ -35,6 +36,39 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="ways to read an ambiguous history before giving up (default: %(default)s)",
     )
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Adds the options about operations of any object: how they are read, and what a search may use."""
+    parser.add_argument(
+        "--independent",
+        action=argparse.BooleanOptionalAction,
+        help="whether Jepsen's values are [key value] pairs of independent objects "
+        "(default: if all are)",
+    )
+    limits = parser.add_argument_group("limits")
+    limits.add_argument(
+        "--timeout",
+        type=positive_seconds,
+        metavar="SECONDS",
+        help="give up after so long, with the verdict unknown (default: never)",
+    )
+    limits.add_argument(
+        "--memory",
+        type=positive_int,
+        metavar="MIB",
+        help="give up above so much memory for a search (default: 2048)",
+    )
+    limits.add_argument(
+        "--paranoid",
+        action="store_true",
+        help="search without pruning rules, and replay the witness; slow",
+    )
+
+
+def memory_bytes_max(options: argparse.Namespace) -> int:
+    """Memory that a search may use."""
+    return MEMORY_BYTES_MAX if options.memory is None else int(options.memory) << 20
 
 
 def spec_of(options: argparse.Namespace) -> LiveProcesses:

@@ -12,7 +12,13 @@ from checker.printable import printable
 from coord_sim.cli import terminal
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.exit_codes import code_of
-from coord_sim.cli.reading import add_reading, read_and_check, spec_of
+from coord_sim.cli.reading import (
+    add_limits,
+    add_reading,
+    memory_bytes_max,
+    read_and_check,
+    spec_of,
+)
 from coord_sim.cli.specs import named_spec
 
 if TYPE_CHECKING:
@@ -61,6 +67,7 @@ def add_parser(subparsers: Any) -> None:
         help="json is a trace for Perfetto and Chrome (default: by the suffix of OUT; "
         "for standard output txt)",
     )
+    add_limits(parser)
     add_reading(parser)
     parser.set_defaults(run=run)
 
@@ -100,10 +107,16 @@ def _checked(options: argparse.Namespace) -> tuple[Report, Verdict]:
     from checker.formats import read_operations
 
     spec = named_spec(options.spec)
-    operations = read_operations(options.file)
+    operations = read_operations(options.file, independent=options.independent)
     for note in operations.notes:
         print(f"coordlab: {printable(options.file)}: {note}", file=sys.stderr)
-    verdict = check(operations, spec)
+    verdict = check(
+        operations,
+        spec,
+        timeout_s=options.timeout,
+        memory_bytes_max=memory_bytes_max(options),
+        paranoid=options.paranoid,
+    )
     return report_of(operations, verdict, spec), verdict
 
 

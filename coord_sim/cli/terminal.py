@@ -17,7 +17,7 @@ _REDRAW_S = 0.1
 
 def use_colour() -> bool:
     """Whether to colour: on a capable terminal only, and never where NO_COLOR is set."""
-    is_capable = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    is_capable = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     return is_capable and not os.environ.get("NO_COLOR")
 
 
@@ -25,7 +25,7 @@ def ascii_only() -> bool:
     """Whether standard output cannot show line-drawing characters."""
     try:
         CHARACTERS.encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
+    except (UnicodeEncodeError, LookupError, AttributeError):  # None if it was closed at the start.
         return True
     return False
 
@@ -53,7 +53,7 @@ class Progress:
     def __init__(self, what: str, total: int | None = None) -> None:
         self._what = what
         self._of = "" if total is None else f" of {total}"
-        self._shown = sys.stderr.isatty()
+        self._shown = sys.stderr is not None and sys.stderr.isatty()
         self._drawn_at = 0.0
         self._is_drawn = False
 

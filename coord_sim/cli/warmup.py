@@ -37,7 +37,10 @@ def run(options: argparse.Namespace) -> int:
     if not is_installed():
         raise CommandError("the fast searches need numpy and numba: install coordlab[fast]")
     began_s = time.monotonic()
-    search.CODE.load()
-    live_processes.CODE.load()
+    try:
+        search.CODE.load()
+        live_processes.CODE.load()
+    except ImportError as error:
+        raise CommandError(f"numpy and numba cannot be used: {error}") from None
     print(f"compiled searches are ready ({time.monotonic() - began_s:.0f} s)")
     return 0

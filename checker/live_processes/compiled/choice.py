@@ -33,4 +33,4 @@ def driver_for(events: int) -> ModuleType | None:
     if not CODE.is_compiled:
         CODE.compile_in_background()
         return None
-    return CODE.load()
+    return CODE.load_if_possible()

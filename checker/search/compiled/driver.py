@@ -453,12 +453,9 @@ class CompiledObject(ObjectSearch):
 
     def order(self, events: int | None = None) -> tuple[int, ...]:
         """As `ObjectSearch.order`."""
-        assert isinstance(self.steps, WordSteps)
-        word_of = self.steps.words
-        part = self.problem.part
-        uses = self._check.uses(part, len(self.problem.events) if events is None else events)
-        kind = self.problem.kind
-        return self.placed([(used, word_of[kind[used]].new) for used in uses], events)
+        every = len(self.problem.events)
+        uses = self._check.uses(self.problem.part, every if events is None else events)
+        return self.placed([(used, 0) for used in uses], events)
 
     def possible_after(self, events: int, budget: Budget) -> list[Possible]:
         """As `ObjectSearch.possible_after`, by the compiled search where that pays."""

@@ -13,6 +13,7 @@ from checker.search.budget import Budget
 from checker.search.compiled import counting, table
 from checker.search.compiled.counting import FIELDS, NO, NODE, NODES, SLOTS, STOPPED, YES
 from checker.search.compiled.running import run_interruptibly
+from checker.search.frontier import Use
 from checker.search.object_search import Decision, ObjectSearch
 from checker.search.problem import Hints, Problem
 from checker.search.words import Steps
@@ -99,22 +100,17 @@ class TableSearch:
             reason = f"the memory limit of {budget.memory_bytes_max >> 20:,} MiB is reached"
         return Decision(None, TABLE_SEARCH_NAME, run.position, run.position, reason)
 
-    def uses(self, events: int | None = None) -> list[tuple[int, Hashable]]:
-        """The operations used by an order of the first events, each with the state after it."""
+    def uses(self, events: int | None = None) -> list[Use]:
+        """The uses of an order of the first events."""
         length = len(self._events) if events is None else events
-        run = self._run(length, Budget(), record=True)
+        run = self._run(length, Budget(memory_bytes_max=1 << 62), record=True)
         assert run.status == YES
-        before = int(run.reg[table.BEFORE])
-        node = int(run.conf[before, 0, NODE])
-        path: list[int] = []
+        uses: list[Use] = []
+        node = int(run.conf[int(run.reg[table.BEFORE]), 0, NODE])
         while node:
-            path.append(int(run.nodes[node, 1]))
+            uses.append((int(run.nodes[node, 1]), 0))
             node = int(run.nodes[node, 0])
-        state = self._states[0]
-        uses: list[tuple[int, Hashable]] = []
-        for operation in reversed(path):
-            [state] = self._steps.next(self._problem.kind[operation], state)
-            uses.append((operation, state))
+        uses.reverse()
         return uses
 
     def _run(self, events: int, budget: Budget, *, record: bool) -> _TableRun:
@@ -131,6 +127,7 @@ class TableSearch:
                 self.stop, budget, wait=budget.deadline is not None or events > 50_000,
             )  # fmt: skip
             if status == table.MISSES:
+                budget.tick(len(self._states))
                 self._ask(run)
             elif status == table.GROW:
                 run.grow()

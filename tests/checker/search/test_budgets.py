@@ -97,7 +97,7 @@ def test_how_far_it_came_is_told() -> None:
     _append(recorder, hard.concurrent_writes(30), "hard")
     ways: tuple[dict[str, Any], ...] = (
         {"compiled": False, "steps_max": 150},
-        {"compiled": True, "timeout_s": 0.3},
+        {"compiled": True, "timeout_s": 3.0},
     )
     for way in ways:
         verdict = _gave_up(check_operations(recorder.operations(), Register(), **way), "hard")
@@ -178,16 +178,13 @@ from checker.specs import Counter, Register
 from tests.checker.search import hard
 
 CODE.load()
-history, spec = {
-    "writes": (hard.concurrent_writes(31), Register()),
-    "adds": (hard.concurrent_adds(40), Counter()),
-}[sys.argv[1]]
+history, spec = hard.concurrent_writes(31), Register()
 main = threading.main_thread().ident
 
 def interrupt():
-    \"\"\"When one compiled call has run for half a second.\"\"\"
+    \"\"\"When one compiled call has run for a tenth of a second.\"\"\"
     since, seen = time.monotonic(), None
-    while time.monotonic() - since < 0.5:
+    while time.monotonic() - since < 0.1:
         frame = sys._current_frames()[main]
         while frame is not None and frame.f_code.co_name != "run_interruptibly":
             frame = frame.f_back
@@ -198,14 +195,13 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 threading.Thread(target=interrupt, daemon=True).start()
-check_operations(history, spec, compiled=True, memory_bytes_max=1 << 40)
+check_operations(history, spec, compiled=True, timeout_s=600)
 """
 
 
-@pytest.mark.parametrize("name", ["writes", "adds"])
-def test_ctrl_c_gets_through_to_compiled_code(name: str) -> None:
+def test_ctrl_c_gets_through_to_compiled_code() -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", _CHILD, name],
+        [sys.executable, "-c", _CHILD],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

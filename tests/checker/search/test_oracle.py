@@ -23,7 +23,7 @@ SEQUENTIAL = [name for name in TOYS if issubclass(SPECS[name], Specification)]
 HISTORIES = 1_700
 """Of each specification. The separate command of `tests/checker/fuzz.py` draws many more."""
 
-ALWAYS: tuple[dict[str, Any], ...] = ("plain", "compiled")
+ALWAYS = ("plain", "compiled")
 IN_TURN = ("compiled table", "masks", "without hints", "without deadlines", "depth-first")
 
 WAYS: tuple[dict[str, Any], ...] = ({"compiled": False}, {"compiled": True}, {"paranoid": True})
