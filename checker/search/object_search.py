@@ -23,6 +23,9 @@ COUNTING = "counting frontier"
 DEPTH_FIRST = "depth-first"
 NO_SOURCE = "values without a source"
 
+WIDE_MIN = 12
+"""Above so many open operations, a contradiction that needs no search is looked for first."""
+
 UNKNOWN_MAX = 8
 """With more operations of unknown outcome, cheap and one-sided efforts come first."""
 
@@ -136,7 +139,7 @@ class ObjectSearch:
         explained = 0
         reason = ""
         for number, (effort, share) in enumerate(self._efforts()):
-            if number == 1 or (number == 0 and steps.lacks_source):
+            if number == 1 or (number == 0 and steps.lacks_source and self._is_wide()):
                 refuted = self.refute(explained)
                 if refuted is not None:
                     return refuted
@@ -161,6 +164,14 @@ class ObjectSearch:
                 position = self._first_unexplained(explained, frontier.events_done, budget)
                 return Decision(False, COUNTING, position, explained)
         return Decision(None, COUNTING, explained, explained, reason)
+
+    def _is_wide(self) -> bool:
+        """Whether so much is open at once that even a small effort may take long."""
+        opened = widest = 0
+        for event in self.problem.events:
+            opened += 1 if event >= 0 else -1
+            widest = max(widest, opened)
+        return widest > WIDE_MIN
 
     def refute(self, explained: int = 0) -> Decision | None:
         """A contradiction that needs no search: a response that needs a value that nobody gave by then.

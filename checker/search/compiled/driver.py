@@ -52,6 +52,9 @@ MADE_PER_EVENT: Final = 64
 ENTRY_BYTES: Final = 3 * 8 * 8
 GUARDS: Final = {"any": 0, "is": 1, "is not": 2}
 
+DIRECT_EVENTS_MAX: Final = 400
+"""Longer histories are searched in a thread of their own: an interrupt must not meet compiled code."""
+
 PLAIN_EVENTS_MAX: Final = 2_000
 """Up to so many events, plain Python is as good for an explanation."""
 
@@ -199,7 +202,7 @@ class CompiledCheck:
                 columns.events, columns.part, columns.words, columns.parts, columns.values,
                 UNKNOWN_MAX, MADE_PER_EVENT, self.stop,
             ),
-            wait=len(columns.events) > 200_000 or budget.deadline is not None,
+            wait=len(columns.events) > DIRECT_EVENTS_MAX or budget.deadline is not None,
         )  # fmt: skip
         self.explained = self.position.copy()
         self._explained_by: dict[int, _Step] = {}

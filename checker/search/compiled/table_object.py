@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checker.operations import Operation
-from checker.search.budget import Budget
+from checker.search.budget import Budget, BudgetSpentError
 from checker.search.compiled import counting, table
 from checker.search.compiled.counting import FIELDS, NO, NODE, NODES, SLOTS, STOPPED, YES
 from checker.search.compiled.running import run_interruptibly
@@ -52,6 +52,7 @@ class TableSearch:
         self._number: dict[Hashable, int] = {self._states[0]: 0}
         self._table = np.full((len(used), 16), table.UNASKED, np.int32)
         self._fill()
+        self._position = 0
         self.stop = np.zeros(1, np.int64)
 
     def _fill(self) -> None:
@@ -89,7 +90,11 @@ class TableSearch:
         Raises:
           NotDeterministicError: the plain search has to do it.
         """
-        run = self._run(len(self._events), budget, record=False)
+        try:
+            run = self._run(len(self._events), budget, record=False)
+        except BudgetSpentError as error:
+            done = self._position
+            return Decision(None, TABLE_SEARCH_NAME, done, done, str(error))
         if run.status in (YES, NO):
             return Decision(run.status == YES, TABLE_SEARCH_NAME, run.position, run.position)
         if run.status == SLOTS:
@@ -127,6 +132,7 @@ class TableSearch:
                 self.stop, budget, wait=budget.deadline is not None or events > 50_000,
             )  # fmt: skip
             if status == table.MISSES:
+                self._position = run.position
                 budget.tick(len(self._states))
                 self._ask(run)
             elif status == table.GROW:

@@ -151,7 +151,7 @@ def test_edges_of_objects_with_common_steps(spec: SetSpecification) -> None:
     _valid(check_operations(recorder.operations(), spec))
 
 
-@every_way
+@pytest.mark.parametrize("way", WAYS[:2], ids=("plain", "compiled"))
 def test_more_operations_at_once_than_a_machine_word_has_bits(way: dict[str, Any]) -> None:
     for wrong in (False, True):
         recorder = Recorder()

@@ -20,7 +20,7 @@ from tests.random_operations import TOYS, random_operations
 
 SEQUENTIAL = [name for name in TOYS if issubclass(SPECS[name], Specification)]
 
-HISTORIES = 1_700
+HISTORIES = 1_000
 """Of each specification. The separate command of `tests/checker/fuzz.py` draws many more."""
 
 ALWAYS = ("plain", "compiled")
