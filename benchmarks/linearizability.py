@@ -17,8 +17,8 @@ import random
 import statistics
 import subprocess
 import sys
+import threading
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from checker.formats import read_operations
 from checker.operations import Operations, Recorder
 from checker.search import check_operations
-from checker.search.budget import Budget
+from checker.search.budget import Budget, resident_bytes
 from checker.search.choice import CODE
 from checker.search.problem import classify, split
 from checker.search.words import words_of
@@ -180,7 +180,7 @@ def registers(table: Table, repeats: int) -> None:
 
 
 def bytes_of(operations: Operations, columns: Any) -> int:
-    """Memory of a history and of its columns, and the most that a check needs beside them."""
+    """Memory of a history and of its columns, and the most that a check holds beside them."""
     held = sum(
         len(column) * column.itemsize
         for column in (
@@ -188,11 +188,20 @@ def bytes_of(operations: Operations, columns: Any) -> int:
             operations.ended_ns, operations.line,
         )
     ) + columns.words.nbytes + columns.part.nbytes  # fmt: skip
-    tracemalloc.start()
+    before = most = resident_bytes()
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not done.wait(0.001):
+            most = max(most, resident_bytes())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     CODE.load().CompiledCheck(columns, Budget())
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return held + peak
+    done.set()
+    watcher.join()
+    return int(held + most - before)
 
 
 def many_keys(keys: int, operations: int) -> Operations:

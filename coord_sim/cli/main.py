@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
-from importlib import metadata
+from typing import Any
 
-from coord_sim.cli import (
-    check,
-    convert,
-    demo,
-    report,
-    run,
-    serve,
-    show,
-    simulate,
-    warmup,
-    wrap,
-)
 from coord_sim.cli.ending import exit_code_of
 
-_SUBCOMMANDS = (demo, check, show, report, convert, simulate, serve, run, wrap, warmup)
+_SUBCOMMANDS = (
+    "demo",
+    "check",
+    "show",
+    "report",
+    "convert",
+    "simulate",
+    "serve",
+    "run",
+    "wrap",
+    "warmup",
+)
+"""In the order of the help; each is a module of this package."""
 
 EXAMPLES = """\
 examples:
@@ -36,23 +37,41 @@ Every subcommand has examples of its own: coordlab SUBCOMMAND --help.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns its exit code."""
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    # The modules of all subcommands take as long to import as a small check takes.
+    named = words[:1] if words and words[0] in _SUBCOMMANDS else _SUBCOMMANDS
+    options = _parser(named).parse_args(words)
     return exit_code_of(lambda: int(options.run(options)))
 
 
-def _parser() -> argparse.ArgumentParser:
+class _Version(argparse.Action):
+    """Looks the version up when it is asked for: that takes as long as a small check."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        del namespace, values, option_string
+        from importlib import metadata
+
+        print(f"coordlab {metadata.version('coordlab')}")
+        parser.exit()
+
+
+def _parser(subcommands: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="coordlab",
         description="A laboratory for JAX's distributed control plane.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--version", action="version", version=f"coordlab {metadata.version('coordlab')}"
-    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(required=True, metavar="SUBCOMMAND")
-    for subcommand in _SUBCOMMANDS:
-        subcommand.add_parser(subparsers)
+    for subcommand in subcommands:
+        importlib.import_module(f"coord_sim.cli.{subcommand}").add_parser(subparsers)
     return parser
 
 

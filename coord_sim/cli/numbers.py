@@ -6,8 +6,6 @@ import argparse
 import ipaddress
 import math
 
-from coord_sim.core.service import TASKS_MAX
-
 
 def positive_int(text: str) -> int:
     """A whole number from 1 on."""
@@ -64,6 +62,8 @@ def is_loopback(host: str) -> bool:
 
 def task_count(text: str) -> int:
     """A number of processes."""
+    from coord_sim.core.service import TASKS_MAX
+
     value = positive_int(text)
     if value > TASKS_MAX:
         raise argparse.ArgumentTypeError(f"a job has at most {TASKS_MAX} processes, found {text}")
