@@ -105,7 +105,7 @@ def test_records_of_newer_versions_with_independent_keys() -> None:
     history = read_operations(WRITTEN / "history.edn")
     assert texts(history) == [
         "0 write('x', 3) -> ?",
-        "1 read('x')",
+        "1 read('x') -> nil",
         "1 cas('y', [1 2]) failed: precondition-failed",
         "2 read('x') -> 3",
     ]
