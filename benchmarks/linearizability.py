@@ -96,7 +96,7 @@ def etcd(table: Table, peers: Path, repeats: int) -> None:
 
     def decide(events: Any, words: Any, values: int) -> object:
         return compiled.decide(
-            events, len(events), words, values, 0, 0, 1 << 30, 1 << 40, 1, 1 << 20, 1 << 40, 0, stop
+            events, len(events), words, values, 0, 1 << 30, 1 << 40, 1, 1 << 20, 1 << 40, 0, stop
         )
 
     name = f"etcd-register, {len(files)} histories"
