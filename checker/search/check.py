@@ -141,8 +141,9 @@ class _Check:
         check = driver.CompiledCheck(columns, self._budget)
         undecided: _Found | None = None
         plain: dict[int, ObjectSearch] = {}
-        for number in check.not_valid():
-            [problem] = split(self._operations, self._kinds, {number})
+        suspects = split(self._operations, self._kinds, frozenset(check.not_valid()))
+        for problem in sorted(suspects, key=lambda suspect: suspect.part):
+            number = problem.part
             search = self._compiled_object(driver, check, problem)
             refuted = (
                 None if check.is_decided(number) else search.refute(check.explained_by(number))

@@ -99,7 +99,6 @@ class ObjectSearch:
         else:
             self.steps = WordSteps(spec, kinds, words)
         self._kinds = kinds
-        self._words = words
         self._effort = EXACT
         self._paranoid = paranoid
         self._minimizing: Budget | None = None

@@ -19,15 +19,3 @@ def lowest_bit(typing_context: Any, mask: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
     return nb.int64(nb.int64), generate
-
-
-@intrinsic
-def bit_count(typing_context: Any, mask: Any) -> Any:
-    """Number of set bits of an int64."""
-    del typing_context, mask
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        del context, signature
-        return builder.ctpop(arguments[0])
-
-    return nb.int64(nb.int64), generate
