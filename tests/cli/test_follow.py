@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -59,13 +60,13 @@ def wait_for_reading(path: Path, process: str = "self") -> None:
 
 
 def _position(path: Path, process: Path) -> int:
-    try:
-        for number in (process / "fd").iterdir():
+    for number in (process / "fd").iterdir():
+        # Descriptors close meanwhile: always the one with which this very list was read, which may
+        # stand before the one that is looked for.
+        with contextlib.suppress(FileNotFoundError):
             if number.readlink() == path:
                 text = (process / "fdinfo" / number.name).read_text()
                 return int(text.split()[1])
-    except FileNotFoundError:  # One of them was closed meanwhile.
-        pass
     return -1
 
 
