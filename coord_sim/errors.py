@@ -4,6 +4,7 @@ CoordSimError
 +- ScheduleError (ValueError)   impossible faults or settings; raised before the run
 +- ServiceError                 a call of a simulated client failed; .status says how
 +- ProcessFailureError          a process died during a `live_devices` block; .failed says which
++- CollectiveError              a collective was cancelled, or a member died in it
 +- ProgramError                 a program awaited something that is not the simulator's
 """
 
@@ -44,6 +45,23 @@ class ProcessFailureError(CoordSimError):
     def __init__(self, failed: Iterable[int]) -> None:
         self.failed = tuple(sorted(failed))
         super().__init__(f"processes failed: {', '.join(str(p) for p in self.failed)}")
+
+    @property
+    def failed_devices(self) -> tuple[int, ...]:
+        """The same, as JAX names it: a simulated process is one device."""
+        return self.failed
+
+
+class CollectiveError(CoordSimError):
+    """A collective was cancelled because a member is dead, or broke when one died.
+
+    Attributes:
+      failed: The members that are known to be dead, ascending.
+    """
+
+    def __init__(self, message: str, failed: Iterable[int] = ()) -> None:
+        self.failed = tuple(sorted(failed))
+        super().__init__(message)
 
 
 class ProgramError(CoordSimError):

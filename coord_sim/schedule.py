@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 
 from coord_sim.core.semantics import SEMANTICS
 from coord_sim.errors import ScheduleError
-from coord_sim.faults import Crash, Fault, Restart
+from coord_sim.faults import Crash, Degrade, Fault, Partition, Reset, Restart, Skew, Slow
+from coord_sim.moments import KINDS, SERVICE, Member, Moment, When
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a process is put that is not simply task `process` of the one service.
+
+    Attributes:
+      process: Its number in the history.
+      task: The task that it says it is.
+      service: Which service it calls, from 0.
+    """
+
+    process: int
+    task: int
+    service: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,14 +36,30 @@ class Schedule:
       seed: Determines every random draw.
       faults: What goes wrong and when.
       semantics: Face of the service: `shipped`, `published` or `naive`.
+      mutant: Name of a known-wrong variant of service, client or data plane (`coord_sim.mutants`); empty
+        for none.
       recoverable: Whether processes may die and come back.
+      durable: Whether the service goes on where it was when it is restarted.
+      service_in: The process that runs the service, as process 0 does in JAX by default: the service
+        dies with it. None: it runs by itself.
+      starts_s: When each process starts first; None: never. All at 0 if empty.
+      hosts: Processes that share a host, for correlated failures. Each on its own host if empty.
+      tasks: How many tasks each service expects; `processes` if None.
+      services: How many services there are; faults of `SERVICE` hit number 0.
+      places: Processes that are not the task of their number on service 0: strangers, duplicates.
       heartbeat_timeout_s: Of the service.
       client_heartbeat_timeout_s: Of the clients, which beat every half of it; the service's if None.
         Nothing checks that they agree, in reality either: with longer ones the living are declared dead.
+      init_timeout_s: How long a client tries to register (and 5 s more); `limit_s` if None.
+      register_timeout_s: How long the service waits for the last to register, from the first.
+      shutdown_timeout_s: The same for leaving, without recoverability.
+      abort_collectives: Whether a process that learns of a death cancels the collectives with the dead.
       latency_min_s, latency_max_s: A message takes a time drawn evenly between these.
       loss: Probability that a packet is lost. Links are TCP-like: a lost packet is sent again after
         0.2 s, then 0.4 s and so on, so that loss shows as delay; what one process sends arrives in
         order, across its restarts too.
+      quiet_from_s: From here on nothing new goes wrong, and everybody who lives must get on; None: there
+        is no such phase.
       limit_s: Virtual time at which the run ends in any case.
     """
 
@@ -33,12 +67,25 @@ class Schedule:
     seed: int = 0
     faults: tuple[Fault, ...] = ()
     semantics: str = "shipped"
+    mutant: str = ""
     recoverable: bool = True
+    durable: bool = False
+    service_in: int | None = None
+    starts_s: tuple[float | None, ...] = ()
+    hosts: tuple[tuple[int, ...], ...] = ()
+    tasks: int | None = None
+    services: int = 1
+    places: tuple[Place, ...] = ()
     heartbeat_timeout_s: float = 3.0
     client_heartbeat_timeout_s: float | None = None
+    init_timeout_s: float | None = None
+    register_timeout_s: float = 3600.0
+    shutdown_timeout_s: float = 300.0
+    abort_collectives: bool = True
     latency_min_s: float = 0.0002
     latency_max_s: float = 0.005
     loss: float = 0.0
+    quiet_from_s: float | None = None
     limit_s: float = 120.0
 
     def __post_init__(self) -> None:
@@ -48,26 +95,147 @@ class Schedule:
             raise ScheduleError(
                 f"semantics must be one of {', '.join(SEMANTICS)}; found {self.semantics!r}"
             )
-        if self.heartbeat_timeout_s <= 0 or self.limit_s <= 0:
-            raise ScheduleError("heartbeat_timeout_s and limit_s must be positive")
-        if not 0 <= self.latency_min_s <= self.latency_max_s:
+        self._check_times()
+        self._check_members()
+        for fault in self.faults:
+            self.check(fault)
+
+    def __repr__(self) -> str:
+        told = [
+            f"{field.name}={value!r}"
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default
+        ]
+        return f"Schedule({', '.join(told)})"
+
+    def start_s(self, process: int) -> float | None:
+        """When a process starts first; None: never."""
+        return self.starts_s[process] if process < len(self.starts_s) else 0.0
+
+    def _check_times(self) -> None:
+        positive = (
+            "heartbeat_timeout_s",
+            "client_heartbeat_timeout_s",
+            "init_timeout_s",
+            "register_timeout_s",
+            "limit_s",
+        )
+        for name in positive:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ScheduleError(f"{name} must be positive and finite, found {value}")
+        if not 0 <= self.shutdown_timeout_s < math.inf:
+            raise ScheduleError("shutdown_timeout_s must be at least 0 and finite")
+        if not 0 <= self.latency_min_s <= self.latency_max_s < math.inf:
             raise ScheduleError("latencies must satisfy 0 <= latency_min_s <= latency_max_s")
         if not 0 <= self.loss < 1:
             raise ScheduleError(f"loss is a probability below 1, found {self.loss}")
-        for fault in self.faults:
-            self._check(fault)
+        if len(self.starts_s) > self.processes:
+            raise ScheduleError(
+                f"starts_s has {len(self.starts_s)} times for {self.processes} processes"
+            )
+        for start_s in self.starts_s:
+            if start_s is not None and not 0 <= start_s < math.inf:
+                raise ScheduleError(
+                    f"a process starts at 0 s or later, found {start_s} in starts_s"
+                )
+        if self.quiet_from_s is not None:
+            self._check_quiet(self.quiet_from_s)
 
-    def _check(self, fault: Fault) -> None:
-        if not 0 <= fault.process < self.processes:
+    def _check_quiet(self, quiet_from_s: float) -> None:
+        for fault in self.faults:
+            ends_s = fault.at_s
+            if isinstance(ends_s, When):
+                raise ScheduleError(
+                    f"{fault} comes at a moment that the run decides; a schedule with quiet_from_s needs "
+                    "times"
+                )
+            if not isinstance(fault, Crash | Restart | Skew | Reset):
+                ends_s += fault.for_s
+            if ends_s > quiet_from_s:
+                raise ScheduleError(f"{fault} reaches into the quiet phase from {quiet_from_s:g} s")
+
+    def _check_members(self) -> None:
+        if self.services < 1:
+            raise ScheduleError(f"services must be at least 1, found {self.services}")
+        if self.tasks is not None and self.tasks < 1:
+            raise ScheduleError(f"tasks must be at least 1, found {self.tasks}")
+        if self.service_in is not None:
+            self._check_process("service_in", self.service_in)
+        for host in self.hosts:
+            for process in host:
+                self._check_process("hosts", process)
+        for place in self.places:
+            self._check_process("places", place.process)
+            if not 0 <= place.service < self.services:
+                raise ScheduleError(
+                    f"{place} names service {place.service}; services are 0 to {self.services - 1}"
+                )
+
+    def _check_process(self, where: str, process: Member) -> None:
+        if not isinstance(process, int) or not 0 <= process < self.processes:
             raise ScheduleError(
-                f"{fault} names process {fault.process}; processes are 0 to {self.processes - 1}"
+                f"{where} names process {process}; processes are 0 to {self.processes - 1}"
             )
-        if fault.at_s < 0:
-            raise ScheduleError(f"{fault} is before the run begins")
-        if isinstance(fault, Restart) and not any(
-            isinstance(other, Crash) and other.process == fault.process and other.at_s <= fault.at_s
-            for other in self.faults
+
+    def check(self, fault: Fault) -> None:
+        """Checks a fault.
+
+        Raises:
+          ScheduleError: it cannot be.
+        """
+        for member in members_of(fault):
+            if member == SERVICE and not isinstance(fault, Reset | Degrade):
+                continue
+            self._check_process(str(fault), member)
+        self._check_moment(fault, fault.at_s)
+        for name in ("for_s", "delay_s", "jitter_s"):
+            value = getattr(fault, name, 0.0)
+            if not 0 <= value < math.inf:
+                raise ScheduleError(f"{fault}: {name} must be at least 0 and finite")
+        if isinstance(fault, Degrade):
+            for name in ("loss", "duplicate", "reorder"):
+                if not 0 <= getattr(fault, name) <= 1:
+                    raise ScheduleError(f"{fault}: {name} is a probability")
+            if fault.loss == 1 and not fault.raw:
+                raise ScheduleError(f"{fault}: loss is below 1; a partition lets nothing through")
+        if isinstance(fault, Slow) and not 1 <= fault.factor < math.inf:
+            raise ScheduleError(f"{fault}: factor must be at least 1 and finite")
+        if isinstance(fault, Skew) and not (
+            -0.5 <= fault.drift <= 1 and math.isfinite(fault.offset_s)
         ):
-            raise ScheduleError(
-                f"{fault} restarts a process that no earlier crash has ended; add the crash"
-            )
+            raise ScheduleError(f"{fault}: drift is from -0.5 to 1, and offset_s finite")
+        if isinstance(fault, Partition) and not fault.side:
+            raise ScheduleError(f"{fault} has nobody on its side")
+        if isinstance(fault, Restart):
+            self._check_restart(fault)
+
+    def _check_moment(self, fault: Fault, moment: Moment) -> None:
+        if isinstance(moment, When):
+            if moment.kind not in KINDS or moment.count < 1 or not 0 <= moment.plus_s < math.inf:
+                raise ScheduleError(f"{fault} has a condition that never holds")
+            self._check_process(str(fault), moment.process)
+        elif not 0 <= moment < math.inf:
+            raise ScheduleError(f"{fault} is before the run begins")
+
+    def _check_restart(self, fault: Restart) -> None:
+        if isinstance(fault.at_s, When):
+            return
+        for other in self.faults:
+            if isinstance(other, Crash) and other.process == fault.process:
+                if isinstance(other.at_s, When) or other.at_s <= fault.at_s:
+                    return
+        if fault.process == SERVICE and self.service_in is not None:
+            return  # It may have ended with its process.
+        raise ScheduleError(
+            f"{fault} restarts a process that no earlier crash has ended; add the crash"
+        )
+
+
+def members_of(fault: Fault) -> Iterator[Member]:
+    """Whom a fault names."""
+    if isinstance(fault, Partition):
+        yield from fault.side
+        yield from fault.other
+    elif fault.process is not None:
+        yield fault.process

@@ -1,51 +1,164 @@
-"""Links between each process and the service: latency, and loss that shows as delay."""
+"""The network between the processes and the services: latency, loss, and what faults do to it."""
 
 from __future__ import annotations
 
-from coord_sim.core.identifiers import seconds
-from coord_sim.schedule import Schedule
-from coord_sim.sim.entropy import Stream
-from coord_sim.sim.event_queue import Action, EventQueue
+from typing import Final
 
-RETRANSMISSION_S = 0.2
+from coord_sim.core.identifiers import seconds
+from coord_sim.faults import Degrade, Partition
+from coord_sim.moments import SERVICE, Member
+from coord_sim.schedule import Schedule
+from coord_sim.sim.entropy import Entropy
+from coord_sim.sim.event_queue import EventQueue
+
+RETRANSMISSION_NS: Final = seconds(0.2)
 """First wait before a lost packet is sent again; it doubles (TCP's usual minimum)."""
 
-_RETRANSMISSIONS_MAX = 8
+_RETRANSMISSIONS_MAX: Final = 8
+
+
+class Connection:
+    """A connection of one start of a process to its service.
+
+    It delivers in order in each direction. What the former incarnation of the process had sent over its
+    own connection may arrive before or after.
+
+    Attributes:
+      epoch: Counts resets; what was sent in an earlier epoch is lost.
+    """
+
+    __slots__ = ("down_ns", "epoch", "link", "up_ns")
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.epoch = 0
+        self.up_ns = 0
+        self.down_ns = 0
+
+
+class Link:
+    """The path between one process and the service.
+
+    Attributes:
+      degraded: What is wrong with it now.
+    """
+
+    __slots__ = ("_loss", "_low_ns", "_random", "_span_ns", "degraded", "hold_down_ns", "hold_up_ns")
+
+    def __init__(self, schedule: Schedule, entropy: Entropy, process: int) -> None:
+        self._random = entropy.stream(f"network/{process}").random
+        self._low_ns = seconds(schedule.latency_min_s)
+        self._span_ns = seconds(schedule.latency_max_s) - self._low_ns
+        self._loss = schedule.loss
+        self.degraded: list[Degrade] = []
+        self.hold_up_ns = 0
+        self.hold_down_ns = 0
+
+    def arrivals_up(self, connection: Connection, now_ns: int) -> tuple[int, ...]:
+        """When a message to the service arrives: once, or else the network is raw."""
+        if self.degraded or self._loss or self.hold_up_ns > now_ns:
+            return self._slow_path(connection, now_ns, self.hold_up_ns, is_up=True)
+        arrival_ns = now_ns + self._low_ns + int(self._span_ns * self._random())
+        if arrival_ns < connection.up_ns:
+            arrival_ns = connection.up_ns
+        connection.up_ns = arrival_ns
+        return (arrival_ns,)
+
+    def arrivals_down(self, connection: Connection, now_ns: int) -> tuple[int, ...]:
+        """When a message to the process arrives."""
+        if self.degraded or self._loss or self.hold_down_ns > now_ns:
+            return self._slow_path(connection, now_ns, self.hold_down_ns, is_up=False)
+        arrival_ns = now_ns + self._low_ns + int(self._span_ns * self._random())
+        if arrival_ns < connection.down_ns:
+            arrival_ns = connection.down_ns
+        connection.down_ns = arrival_ns
+        return (arrival_ns,)
+
+    def _slow_path(
+        self, connection: Connection, now_ns: int, held_until_ns: int, *, is_up: bool
+    ) -> tuple[int, ...]:
+        sent_ns = max(now_ns, held_until_ns)
+        arrival_ns = sent_ns + self._latency_ns() + self._wait_for_retransmissions(self._loss)
+        is_raw = any(fault.raw for fault in self.degraded)
+        copies = 1
+        for fault in self.degraded:
+            arrival_ns += seconds(fault.delay_s + fault.jitter_s * self._random())
+            if fault.reorder and self._random() < fault.reorder:
+                arrival_ns += int(RETRANSMISSION_NS * self._random())
+            if fault.loss and is_raw:
+                copies -= self._random() < fault.loss
+            elif fault.loss:
+                arrival_ns += self._wait_for_retransmissions(fault.loss)
+            if fault.duplicate and self._random() < fault.duplicate:
+                copies += 1  # Without `raw` the receiver drops it again.
+        if is_raw:
+            return tuple(arrival_ns + self._latency_ns() for _ in range(copies))
+        if is_up:
+            arrival_ns = connection.up_ns = max(arrival_ns, connection.up_ns)
+        else:
+            arrival_ns = connection.down_ns = max(arrival_ns, connection.down_ns)
+        return (arrival_ns,)
+
+    def _latency_ns(self) -> int:
+        return self._low_ns + int(self._span_ns * self._random())
+
+    def _wait_for_retransmissions(self, loss: float) -> int:
+        waited_ns, wait_ns = 0, RETRANSMISSION_NS
+        for _ in range(_RETRANSMISSIONS_MAX):
+            if not loss or self._random() >= loss:
+                break
+            waited_ns += wait_ns
+            wait_ns *= 2
+        return waited_ns
 
 
 class Network:
-    """Two ordered links per process: to the service, and back.
+    """The links of all processes, and the partitions between all members."""
 
-    Like TCP connections from one host they deliver in order. A process that restarts uses the same
-    links, so that what its former incarnation had sent arrives before what the new one sends.
-    """
-
-    def __init__(self, schedule: Schedule, queue: EventQueue, stream: Stream) -> None:
+    def __init__(self, schedule: Schedule, queue: EventQueue, entropy: Entropy) -> None:
         self._schedule = schedule
         self._queue = queue
-        self._stream = stream
-        self._busy_until_ns: dict[tuple[int, str], int] = {}
+        self._links = [Link(schedule, entropy, p) for p in range(schedule.processes)]
+        self._partitions: list[tuple[int, Partition]] = []
 
-    def to_service(self, process: int, deliver: Action) -> None:
-        """Delivers a message of `process` to the service, in time."""
-        self._send((process, "up"), deliver)
+    def link(self, process: int) -> Link:
+        """The path of a process to the service."""
+        return self._links[process]
 
-    def to_process(self, process: int, deliver: Action) -> None:
-        """Delivers a message of the service to `process`, in time."""
-        self._send((process, "down"), deliver)
+    def degrade(self, fault: Degrade) -> None:
+        """Makes links bad, from now until its time is over."""
+        links = self._links if fault.process is None else [self._links[fault.process]]
+        for link in links:
+            link.degraded.append(fault)
+        self._queue.after(seconds(fault.for_s), self._mend, fault, links)
 
-    def _send(self, link: tuple[int, str], deliver: Action) -> None:
-        arrival_ns = self._queue.now_ns + self._delay_ns()
-        arrival_ns = max(arrival_ns, self._busy_until_ns.get(link, 0))
-        self._busy_until_ns[link] = arrival_ns
-        self._queue.at(arrival_ns, deliver)
+    def _mend(self, fault: Degrade, links: list[Link]) -> None:
+        for link in links:
+            link.degraded.remove(fault)
 
-    def _delay_ns(self) -> int:
-        delay_s = self._stream.between(self._schedule.latency_min_s, self._schedule.latency_max_s)
-        wait_s = RETRANSMISSION_S
-        for _ in range(_RETRANSMISSIONS_MAX):
-            if not self._stream.chance(self._schedule.loss):
-                break
-            delay_s += wait_s
-            wait_s *= 2
-        return seconds(delay_s)
+    def partition(self, fault: Partition) -> None:
+        """Separates two sides, from now until its time is over."""
+        now_ns = self._queue.now_ns
+        until_ns = now_ns + seconds(fault.for_s)
+        self._partitions = [p for p in self._partitions if p[0] > now_ns]
+        self._partitions.append((until_ns, fault))
+        for process, link in enumerate(self._links):
+            link.hold_up_ns = self.held_until_ns(process, SERVICE, now_ns)
+            link.hold_down_ns = self.held_until_ns(SERVICE, process, now_ns)
+
+    def held_until_ns(self, sender: Member, receiver: Member, now_ns: int) -> int:
+        """Until when messages from the one to the other wait; a time that is past if they do not."""
+        held_ns = 0
+        for until_ns, fault in self._partitions:
+            if until_ns > now_ns and _separates(fault, sender, receiver):
+                held_ns = max(held_ns, until_ns)
+        return held_ns
+
+
+def _separates(fault: Partition, sender: Member, receiver: Member) -> bool:
+    def is_across(one: Member, another: Member) -> bool:
+        if one not in fault.side:
+            return False
+        return another in fault.other if fault.other else another not in fault.side
+
+    return is_across(sender, receiver) or (not fault.one_way and is_across(receiver, sender))

@@ -1,0 +1,353 @@
+"""What a program sees of the data plane: arrays that are futures, and the collectives that make them.
+
+Each process has one device. It does what was dispatched in order, one after the other; dispatching
+returns at once. An array that is computed from one that failed fails too.
+
+A process learns who is dead from the coordination service: from the answers of `get_live_nodes`, and by
+watching the states of all tasks. It cancels its collectives with the dead, and refuses new ones.
+
+Source: the JAX guide "Fault Tolerant Distributed JAX", sections Atomicity (arrays are futures) and
+Cancelling Collectives.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from coord_sim.core.identifiers import seconds
+from coord_sim.core.messages import TaskInfo, TaskState, TasksWatched
+from coord_sim.errors import CollectiveError, ServiceError
+from coord_sim.sim.data_plane.plane import DataPlane, Member, Part
+from coord_sim.sim.data_plane.values import Operation, Value
+from coord_sim.sim.waiting import Wait
+
+WATCH_AGAIN_S: Final = 1.0
+"""Wait before the states are asked for again after an error."""
+
+_NOW: Final = -1
+"""The version that is answered at once."""
+
+
+class DevicesHost(Protocol):
+    """What the devices of a process need of it."""
+
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> object:
+        """Runs a coroutine in the background until the process ends; nobody counts it as waiting."""
+
+    def watch_tasks(self, version: int) -> Awaitable[TasksWatched]:
+        """The states of all tasks, once they have another version than `version`.
+
+        Raises:
+          ServiceError: The service refuses, or cannot be reached.
+        """
+
+
+class Array:
+    """A value that a device computes, or will have computed, or failed to.
+
+    Attributes:
+      what: In words.
+    """
+
+    def __init__(self, owner: Devices, what: str) -> None:
+        self.owner = owner
+        self._wait: Wait[None] = Wait(what)
+        self._value: Value = None
+        self._error: Exception | None = None
+
+    @property
+    def what(self) -> str:
+        """What computes it."""
+        return self._wait.what
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its value or its error is here."""
+        return self._wait.done
+
+    @property
+    def error(self) -> Exception | None:
+        """Why it failed; None if it has not, or not yet."""
+        return self._error
+
+    async def block_until_ready(self) -> Value:
+        """Waits for the value.
+
+        Raises:
+          CollectiveError: A collective that it comes from failed or was cancelled.
+        """
+        await self._wait
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def settle(self, value: Value, error: Exception | None) -> None:
+        """Its value or its error is here; whoever waits goes on."""
+        self._value, self._error = value, error
+        self._wait.happen(None)
+
+    def settled_value(self) -> Value:
+        """The value, which is here."""
+        assert self.is_settled
+        return self._value
+
+
+class Devices:
+    """The device of one process in one incarnation.
+
+    Args:
+      process: Its number.
+      incarnation: Its incarnation.
+      plane: What it shares with the others.
+      host: The process.
+      abort_collectives: Whether it cancels collectives with the dead. As JAX's variable
+        `XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE`.
+      live: The last answer of `get_live_nodes`, if there was one.
+    """
+
+    def __init__(
+        self,
+        process: int,
+        incarnation: int,
+        plane: DataPlane,
+        host: DevicesHost,
+        *,
+        abort_collectives: bool,
+        live: Mapping[int, int] | None = None,
+    ) -> None:
+        self._me: Member = (process, incarnation)
+        self._plane = plane
+        self._host = host
+        self._aborts = abort_collectives
+        self._live = live
+        self._is_watching = False
+        self._news: dict[int, tuple[int, bool]] = {}  # process: incarnation, is connected
+        self._work: deque[_Collective | _Computation] = deque()
+        self._is_busy = self._is_going_on = False
+        self._part: Part | None = None
+
+    # --- what programs call ----------------------------------------------------------------------
+
+    def psum(self, value: Value | Array, live: Iterable[int]) -> Array:
+        """The sum over all members, in ascending order of processes; of tuples, element by element."""
+        return self._collective(Operation("psum"), value, live)
+
+    def all_gather(self, value: Value | Array, live: Iterable[int]) -> Array:
+        """A tuple of the values of all members, in ascending order of processes."""
+        return self._collective(Operation("all_gather"), value, live)
+
+    def broadcast_one_to_all(
+        self, value: Value | Array, live: Iterable[int], source: int | None = None
+    ) -> Array:
+        """The value of `source`, the first member if left out, on all members."""
+        members = tuple(sorted(live))
+        chosen = members[0] if source is None else source
+        if chosen not in members:
+            raise ValueError(f"the source {chosen} is not among the members {members}")
+        return self._collective(Operation("broadcast_one_to_all", chosen), value, members)
+
+    def sync(self, live: Iterable[int]) -> Array:
+        """None, once all members have come here."""
+        return self._collective(Operation("sync"), None, live)
+
+    def compute(
+        self, function: Callable[..., Value], *inputs: Value | Array, takes_s: float = 0.0
+    ) -> Array:
+        """`function(*inputs)`, computed by this device alone.
+
+        Args:
+          function: Gets the values of the inputs; what it raises is the array's error.
+          inputs: Arrays of this process, or plain values.
+          takes_s: How long the device works on it, in seconds.
+        """
+        array = Array(self, f"computation of {getattr(function, '__name__', 'a function')}")
+        self._dispatch(_Computation(array, self._own(inputs), function, seconds(takes_s)))
+        return array
+
+    # --- what the process tells ------------------------------------------------------------------
+
+    def note_live(self, live: Mapping[int, int]) -> None:
+        """`get_live_nodes` was answered: these incarnations are in the communicators to come."""
+        self._live = live
+        if self._is_watching:
+            self._learn((process, incarnation, True) for process, incarnation in live.items())
+
+    # --- dispatch --------------------------------------------------------------------------------
+
+    def _collective(self, operation: Operation, value: Value | Array, live: Iterable[int]) -> Array:
+        processes = tuple(sorted(live))
+        array = Array(self, f"collective {operation} over {', '.join(map(str, processes))}")
+        if self._me[0] not in processes:
+            raise ValueError(f"process {self._me[0]} is not among the members {processes}")
+        members = self._members(processes)
+        self._dispatch(_Collective(array, self._own((value,)), operation, processes, members))
+        if self._aborts and not self._is_watching:
+            self._is_watching = True
+            self.note_live(self._live or {})
+            self._host.start(self._watch())
+        return array
+
+    def _members(self, processes: tuple[int, ...]) -> tuple[Member, ...] | None:
+        live = self._live or {}
+        if any(process not in live for process in processes):
+            return None
+        return tuple((process, live[process]) for process in processes)
+
+    def _own(self, inputs: Sequence[Value | Array]) -> tuple[Value | Array, ...]:
+        for value in inputs:
+            if isinstance(value, Array) and value.owner is not self:
+                raise ValueError(
+                    "an array of another process, or of an earlier lifetime, is not here"
+                )
+        return tuple(inputs)
+
+    def _dispatch(self, work: _Collective | _Computation) -> None:
+        self._work.append(work)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begins what comes next, unless the device is at something."""
+        if self._is_going_on:
+            return  # A program that was just resumed dispatches more.
+        self._is_going_on = True
+        while self._work and not self._is_busy and not self._plane.is_over(self._me):
+            self._is_busy = True
+            work = self._work[0]
+            failed = [v.error for v in work.inputs if isinstance(v, Array) and v.error is not None]
+            if failed:
+                self._end(None, failed[0])
+            elif isinstance(work, _Computation):
+                self._compute(work)
+            else:
+                self._join(work)
+        self._is_going_on = False
+
+    def _end(self, value: Value, error: Exception | None) -> None:
+        """What the device was at has ended."""
+        if self._plane.is_over(self._me):
+            return
+        work = self._work.popleft()
+        self._part = None
+        self._is_busy = False
+        work.array.settle(value, error)  # The program goes on, and may dispatch more, or end.
+        self._go_on()
+
+    def _compute(self, work: _Computation) -> None:
+        def finish() -> None:
+            if self._plane.is_over(self._me):
+                return
+            try:
+                value, error = work.function(*_values(work.inputs)), None
+            except Exception as raised:  # noqa: BLE001 - it belongs to whoever waits for the array
+                value, error = None, raised
+            self._end(value, error)
+
+        if work.takes_ns:
+            timeline = self._plane.timeline
+            timeline.at(timeline.now_ns + work.takes_ns, finish)
+        else:
+            finish()
+
+    def _join(self, work: _Collective) -> None:
+        refusal = self._refusal(work)
+        if refusal is not None:
+            self._end(None, refusal)
+            return
+        assert work.members is not None
+        (value,) = _values(work.inputs)
+        self._part = self._plane.join(self._me, work.members, work.operation, value, self._end)
+
+    # --- who is dead -----------------------------------------------------------------------------
+
+    def _refusal(self, work: _Collective) -> CollectiveError | None:
+        """Why the device cannot do it; None if nothing is known against it."""
+        if work.members is None:
+            unknown = [p for p in work.processes if p not in (self._live or {})]
+            return CollectiveError(
+                f"FAILED_PRECONDITION: no live set that this process got names {unknown}", unknown
+            )
+        gone = [member for member in work.members if self._is_gone(member)]
+        if not gone:
+            return None
+        return CollectiveError(
+            f"FAILED_PRECONDITION: incarnation {gone[0][1]} of process {gone[0][0]} is not connected",
+            (process for process, _ in gone),
+        )
+
+    def _is_gone(self, member: Member) -> bool:
+        process, incarnation = member
+        return self._news.get(process, (incarnation, True)) != (incarnation, True)
+
+    def _learn(self, news: Iterable[tuple[int, int, bool]]) -> None:
+        """The latest news wins: what one service sends to one process arrives in order."""
+        for process, incarnation, is_connected in news:
+            self._news[process] = (incarnation, is_connected)
+        if self._part is not None:
+            work = self._work[0]
+            assert isinstance(work, _Collective)
+            refusal = self._refusal(work)
+            if refusal is not None:
+                self._part.cancel()
+                self._end(None, refusal)
+
+    async def _watch(self) -> None:
+        version = _NOW
+        while True:
+            try:
+                watched = await self._host.watch_tasks(version)
+            except ServiceError:
+                version = _NOW
+                await self._pause()
+                continue
+            version = watched.version
+            self._learn(_news(task) for task in watched.tasks if task.incarnation)
+
+    def _pause(self) -> Wait[None]:
+        wait: Wait[None] = Wait("a pause between two tries to watch the tasks")
+        timeline = self._plane.timeline
+        timeline.at(timeline.now_ns + seconds(WATCH_AGAIN_S), lambda: wait.happen(None))
+        return wait
+
+
+class _Computation:
+    """Work for one device alone."""
+
+    def __init__(
+        self,
+        array: Array,
+        inputs: tuple[Value | Array, ...],
+        function: Callable[..., Value],
+        takes_ns: int,
+    ) -> None:
+        self.array = array
+        self.inputs = inputs
+        self.function = function
+        self.takes_ns = takes_ns
+
+
+class _Collective:
+    """Work for the devices of several processes. `members` is None if an incarnation is not known."""
+
+    def __init__(
+        self,
+        array: Array,
+        inputs: tuple[Value | Array, ...],
+        operation: Operation,
+        processes: tuple[int, ...],
+        members: tuple[Member, ...] | None,
+    ) -> None:
+        self.array = array
+        self.inputs = inputs
+        self.operation = operation
+        self.processes = processes
+        self.members = members
+
+
+def _values(inputs: tuple[Value | Array, ...]) -> list[Value]:
+    return [value.settled_value() if isinstance(value, Array) else value for value in inputs]
+
+
+def _news(task: TaskInfo) -> tuple[int, int, bool]:
+    return task.task, task.incarnation, task.state is TaskState.CONNECTED

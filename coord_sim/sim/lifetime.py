@@ -1,0 +1,574 @@
+"""One start of one process: its client, its program, its open calls."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from checker.history import LIVE_PROCESSES, Enter, Exit, Fail, Info, Invoke, Ok, Start
+from coord_sim.core.client import CoordinationClient
+from coord_sim.core.effects import ClientEffect, Connected, Fatal, Send
+from coord_sim.core.identifiers import CallId, TaskId, seconds
+from coord_sim.core.messages import (
+    AliveTasks,
+    Answer,
+    GetAliveTasks,
+    Request,
+    TasksWatched,
+    WatchTasks,
+)
+from coord_sim.core.status import Code, Status
+from coord_sim.errors import ProgramError, ServiceError
+from coord_sim.moments import BLOCK
+from coord_sim.recording import operation_of, response
+from coord_sim.sim.client import Client
+from coord_sim.sim.clock import Clock
+from coord_sim.sim.live_devices import LiveSet
+from coord_sim.sim.network import Connection
+from coord_sim.sim.process import Process
+from coord_sim.sim.waiting import Wait
+
+if TYPE_CHECKING:
+    from coord_sim.sim.data_plane import Devices
+    from coord_sim.sim.service_host import ServiceHost
+    from coord_sim.sim.simulation import Simulation
+
+T = TypeVar("T")
+
+RESET: Final = Status(code=Code.UNAVAILABLE, message="Connection reset by peer", service_error=None)
+"""What a client sees of a call whose connection broke."""
+
+_TIMED_OUT: Final = "GetKeyValue() timed out"
+_DISK_NS: Final = seconds(0.005)
+_EVERYBODY: Final[Mapping[str, object]] = {}
+
+
+class Member:
+    """What outlives the starts of one process: its clock, and what is wrong with it now.
+
+    Attributes:
+      clock: Its clock.
+      paused_until_ns: It stands still until then.
+      slow_until_ns, slow_ns, factor: Until when each message takes it so long, one after the other,
+        and its sleeps `factor` times as long.
+    """
+
+    __slots__ = ("busy_until_ns", "clock", "factor", "paused_until_ns", "slow_ns", "slow_until_ns")
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.paused_until_ns = 0
+        self.slow_until_ns = 0
+        self.slow_ns = 0
+        self.busy_until_ns = 0
+        self.factor = 1.0
+
+
+class _Call:
+    """An open call of the program; one without a name is none that it made."""
+
+    __slots__ = ("name", "operation", "wait")
+
+    def __init__(self, operation: int, name: str, wait: Wait[Answer]) -> None:
+        self.operation = operation
+        self.name = name
+        self.wait = wait
+
+
+class _Task:
+    """A coroutine of a process: its program, or one started beside it."""
+
+    __slots__ = ("coroutine", "result", "waits_for")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.coroutine = coroutine
+        self.result: Wait[Any] = Wait("a coroutine")
+        self.waits_for: Wait[Any] | None = None
+
+
+class Lifetime:
+    """One start of one process."""
+
+    __slots__ = (
+        "_armed_ns",
+        "_began_ns",
+        "_client",
+        "_devices",
+        "_host",
+        "_link",
+        "_member",
+        "_open",
+        "_own_calls",
+        "_queue",
+        "_random",
+        "_simulation",
+        "_step_ns",
+        "_steps",
+        "_tasks",
+        "connection",
+        "is_alive",
+        "latest_live_set",
+        "number",
+        "process",
+        "task",
+    )
+
+    def __init__(self, simulation: Simulation, process: int, number: int, host: ServiceHost) -> None:
+        self.process = process
+        self.number = number
+        self.task = TaskId(simulation.task_of(process))
+        self.is_alive = True
+        self.connection = Connection(simulation.network.link(process))
+        self._link = self.connection.link
+        self._simulation = simulation
+        self._queue = simulation.queue
+        self._host = host
+        self._member = simulation.members[process]
+        self._began_ns = self._queue.now_ns
+        self._random = simulation.entropy.stream(f"process/{process}/{number}")
+        schedule = simulation.schedule
+        self._client = CoordinationClient(
+            self.task,
+            self._random.incarnation(),
+            heartbeat_timeout_ns=simulation.client_timeout_ns,
+            init_timeout_ns=seconds(schedule.init_timeout_s or schedule.limit_s),
+            new_call=simulation.new_call,
+        )
+        self._open: dict[CallId, _Call] = {}
+        self._own_calls: dict[CallId, None] = {}
+        self._tasks: list[_Task] = []
+        self.latest_live_set: LiveSet | None = None
+        self._devices: Devices | None = None
+        self._armed_ns = -1
+        self._step_ns = 0
+        self._steps = 0
+
+    @property
+    def incarnation(self) -> int:
+        """The random number of this start."""
+        return self._client.incarnation
+
+    def begin(self) -> None:
+        """Begins to register."""
+        self._carry_out(self._client.connect(self._local_ns()))
+
+    def end(self) -> None:
+        """Stops all coroutines, and closes the connection."""
+        self.is_alive = False
+        for task in self._tasks:
+            with contextlib.suppress(Exception):  # It awaits on its way out: the dead cannot.
+                task.coroutine.close()
+        calls = [*self._open, *self._own_calls]
+        if calls:
+            arrivals = self._link.arrivals_up(self.connection, self._queue.now_ns)
+            self._queue.at(arrivals[-1:][0] if arrivals else 0, self._host.hang_up, self, calls)
+
+    def waits_for(self) -> str:
+        """What the program waits for, in words."""
+        if not self._tasks:
+            return "its registration"
+        wait = self._tasks[0].waits_for
+        return "" if wait is None else wait.what
+
+    def calls_at(self, host: ServiceHost) -> bool:
+        """Whether it is connected to this service."""
+        return self._host is host
+
+    def pending(self, name: str) -> bool:
+        """Whether a call of this operation is open."""
+        return any(call.name == name for call in self._open.values())
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def _send(self, call: CallId, request: Request) -> None:
+        queue = self._queue
+        connection = self.connection
+        for arrival_ns in self._link.arrivals_up(connection, queue.now_ns):
+            queue.at(arrival_ns, self._host.arrive, self, connection.epoch, call, request)
+
+    def answer(self, call: CallId, answer: Answer) -> None:
+        """The service answers a call of this lifetime: the answer is on its way."""
+        queue = self._queue
+        connection = self.connection
+        for arrival_ns in self._link.arrivals_down(connection, queue.now_ns):
+            queue.at(arrival_ns, self._receive, connection.epoch, call, answer)
+
+    def has_arrived(self, call: CallId) -> None:
+        """The service has a request of this lifetime."""
+        opened = self._open.get(call)
+        if opened is not None and opened.name and self.is_alive:
+            self._simulation.happened("inside", self.process, opened.name)
+
+    def _receive(self, epoch: int, call: CallId, answer: Answer) -> None:
+        if not self.is_alive or epoch != self.connection.epoch:
+            return
+        member = self._member
+        now_ns = self._queue.now_ns
+        if member.paused_until_ns > now_ns:
+            self._queue.at(member.paused_until_ns, self._receive, epoch, call, answer)
+        elif member.slow_until_ns > now_ns and member.slow_ns:
+            member.busy_until_ns = max(member.busy_until_ns, now_ns) + member.slow_ns
+            self._queue.at(member.busy_until_ns, self._take, epoch, call, answer)
+        else:
+            self._take(epoch, call, answer)
+
+    def _take(self, epoch: int, call: CallId, answer: Answer) -> None:
+        if not self.is_alive or epoch != self.connection.epoch:
+            return
+        opened = self._open.pop(call, None)
+        if opened is not None:
+            self._returned(opened, answer)
+        elif self._own_calls.pop(call, self) is not self:
+            self._carry_out(self._client.receive(call, answer, self._local_ns()))
+
+    def reset(self) -> None:
+        """The connection breaks: all that waits fails, and what is under way is lost."""
+        if not self.is_alive:
+            return
+        self.connection.epoch += 1
+        calls = [*self._open, *self._own_calls]
+        if calls:
+            self._queue.after(0, self._host.hang_up, self, calls)
+        epoch = self.connection.epoch
+        for call in calls:
+            self._queue.after(0, self._receive, epoch, call, RESET)
+
+    # --- the client's half ---------------------------------------------------------------------
+
+    def _local_ns(self) -> int:
+        clock: Clock = self._member.clock
+        return self._queue.now_ns if clock.is_true else clock.monotonic_ns(self._queue.now_ns)
+
+    def _carry_out(self, effects: list[ClientEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self._own_calls[effect.call] = None
+                self._send(effect.call, effect.request)
+            elif isinstance(effect, Connected):
+                self._connected()
+            else:
+                assert isinstance(effect, Fatal)
+                self.end_process(effect.reason)
+                return
+        deadline_ns = self._client.next_deadline_ns()
+        if deadline_ns is not None and self.is_alive:
+            clock = self._member.clock
+            if not clock.is_true:
+                deadline_ns = clock.true_ns(deadline_ns)
+            if not self._queue.now_ns <= self._armed_ns <= deadline_ns:
+                self._armed_ns = deadline_ns
+                self._queue.at(deadline_ns, self._wake, deadline_ns)
+
+    def _wake(self, armed_ns: int) -> None:
+        # Deadlines move, both ways: a wake-up that comes early arms the next one.
+        if not self.is_alive:
+            return
+        if self._member.paused_until_ns > self._queue.now_ns:
+            self._queue.at(self._member.paused_until_ns, self._wake, armed_ns)
+            return
+        if armed_ns == self._armed_ns:
+            self._armed_ns = -1
+        self._carry_out(self._client.advance(self._local_ns()))
+
+    def rearm(self) -> None:
+        """The clock has changed: deadlines come at other true times."""
+        self._armed_ns = -1
+        if self.is_alive:
+            self._carry_out([])
+
+    def end_process(self, reason: Status) -> None:
+        """The client ends the process, as jaxlib's does by SIGABRT."""
+        self._simulation.end(self, f"client ended the process: {reason}")
+
+    def _connected(self) -> None:
+        simulation = self._simulation
+        simulation.events.append(
+            Start(
+                time_ns=self._queue.now_ns,
+                process=self.process,
+                lifetime=self.number,
+                incarnation=self._client.incarnation,
+                since_ns=self._began_ns,
+            )
+        )
+        caller = self._client.caller
+        assert caller is not None
+        client = Client(self.task, simulation.participants, caller, self)
+        disk = simulation.disk(self.process)
+        disk.sync_takes = self.sync
+        process = Process(
+            self.process,
+            simulation.participants,
+            self.number,
+            client=client,
+            disk=disk,
+            random=self._random,
+            host=self,
+            blocks=simulation.kind_of_block,
+        )
+        self._add_task(simulation.coroutine(process))
+
+    # --- the program's half --------------------------------------------------------------------
+
+    def _add_task(self, coroutine: Coroutine[Any, Any, Any]) -> _Task:
+        task = _Task(coroutine)
+        self._tasks.append(task)
+        self._step(task)
+        return task
+
+    def _step(self, task: _Task) -> None:
+        """Runs a coroutine up to its next wait."""
+        simulation = self._simulation
+        self._look_at_time()
+        guard = simulation.guard
+        inside = guard.enter(self.process)
+        try:
+            waits_for = task.coroutine.send(None)
+        except StopIteration as returned:
+            guard.leave(inside)
+            self._ended(task, returned.value)
+            return
+        except Exception as error:
+            guard.leave(inside)
+            self._raised(task, error)
+            return
+        guard.leave(inside)
+        if not isinstance(waits_for, Wait):
+            task.coroutine.close()
+            raise ProgramError(
+                f"the program of process {self.process} awaits {waits_for!r}, which the simulator "
+                "does not offer; use process.sleep and process.client"
+            )
+        task.waits_for = waits_for
+        waits_for.then(lambda: self._resume(task))
+
+    def _resume(self, task: _Task) -> None:
+        if not self.is_alive:
+            return
+        paused_until_ns = self._member.paused_until_ns
+        if paused_until_ns > self._queue.now_ns:
+            self._queue.at(paused_until_ns, self._resume, task)
+        else:
+            self._step(task)
+
+    def _look_at_time(self) -> None:
+        now_ns = self._queue.now_ns
+        if now_ns != self._step_ns:
+            self._step_ns = now_ns
+            self._steps = 0
+        self._steps += 1
+        if self._steps > self._simulation.steps_per_instant_max:
+            raise ProgramError(
+                f"the program of process {self.process} went on {self._steps} times at "
+                f"{now_ns / 1e9:g} s without letting virtual time pass; does it loop for ever? Use "
+                "`await process.sleep(seconds)` with more than 0"
+            )
+
+    def _ended(self, task: _Task, value: object) -> None:
+        if task is self._tasks[0]:
+            self._simulation.end(self, None)
+            return
+        self._tasks.remove(task)
+        task.result.happen(value)
+
+    def _raised(self, task: _Task, error: Exception) -> None:
+        if isinstance(error, ProgramError):
+            raise error
+        if isinstance(error, RuntimeError) and "no running event loop" in str(error):
+            raise ProgramError(
+                f"the program of process {self.process} uses asyncio, but the simulator drives it without "
+                "an event loop; use process.sleep, process.start and process.client"
+            ) from error
+        if task is not self._tasks[0] and task.result.is_awaited:
+            self._tasks.remove(task)
+            task.result.fail(error)
+            return
+        self._simulation.end(self, _story(error))
+
+    # --- what the program asks for -------------------------------------------------------------
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Wait[T]:
+        """Runs a coroutine beside the program."""
+        return self._add_task(coroutine).result
+
+    def call(self, request: Request, timeout_ns: int | None = None) -> Wait[Answer]:
+        """Sends a request of the program."""
+        simulation = self._simulation
+        if isinstance(request, GetAliveTasks) and request.tasks is simulation.participants:
+            name, arguments = LIVE_PROCESSES, _EVERYBODY
+        else:
+            described = operation_of(request, simulation.tasks)
+            assert described is not None
+            name, arguments = described
+        operation = simulation.operations
+        simulation.operations += 1
+        simulation.events.append(
+            Invoke(
+                time_ns=self._queue.now_ns,
+                process=self.process,
+                lifetime=self.number,
+                id=operation,
+                operation=name,
+                arguments=arguments,
+            )
+        )
+        call = simulation.new_call()
+        subject = arguments.get("key") or arguments.get("barrier")
+        wait: Wait[Answer] = Wait(name if subject is None else f"{name} {subject}")
+        self._open[call] = _Call(operation, name, wait)
+        self._send(call, request)
+        if timeout_ns is not None:
+            self._queue.after(self._true_delay_ns(timeout_ns), self._time_out, call)
+        return wait
+
+    def _time_out(self, call: CallId) -> None:
+        if self.is_alive and call in self._open:
+            opened = self._open.pop(call)
+            self._queue.after(0, self._host.hang_up, self, [call])
+            status = Status(code=Code.DEADLINE_EXCEEDED, message=_TIMED_OUT, service_error=None)
+            self._returned(opened, status)
+
+    def _returned(self, opened: _Call, answer: Answer) -> None:
+        simulation = self._simulation
+        if opened.name:
+            simulation.events.append(self._response(opened, answer))
+        if self._client.is_fatal(answer):
+            assert isinstance(answer, Status)
+            self.end_process(answer)
+            return
+        opened.wait.happen(answer)
+        if opened.name:
+            simulation.happened("after", self.process, opened.name)
+
+    def _response(self, opened: _Call, answer: Answer) -> Ok | Fail | Info:
+        return response(
+            answer,
+            self._simulation.texts,
+            time_ns=self._queue.now_ns,
+            process=self.process,
+            lifetime=self.number,
+            operation=opened.operation,
+            name=opened.name,
+        )
+
+    def enter_barrier(self, barrier_id: str) -> int | Status:
+        """The counter to send, or why this client may not wait at the barrier now."""
+        return self._client.enter_barrier(barrier_id)
+
+    def leave_barrier(self, barrier_id: str, answer: Answer) -> None:
+        """Takes the counter from an answer."""
+        self._client.leave_barrier(barrier_id, answer)
+
+    def live_set(self, answer: AliveTasks) -> LiveSet:
+        """The answer as a mapping, one for all who got it."""
+        live = self.latest_live_set = self._simulation.live_set(answer)
+        if self._devices is not None:
+            self._devices.note_live(live)
+        return live
+
+    def devices(self) -> Devices:
+        """The data plane, as this process sees it."""
+        if self._devices is None:
+            self._devices = self._simulation.devices(self)
+        return self._devices
+
+    def wait(self) -> Wait[None]:
+        """Something that the data plane will let happen."""
+        return Wait("a collective")
+
+    async def watch_tasks(self, version: int) -> TasksWatched:
+        """The states of the tasks, as the client asks for them on its own account: not an operation."""
+        caller = self._client.caller
+        assert caller is not None
+        call = self._simulation.new_call()
+        wait: Wait[Answer] = Wait("the states of the tasks")
+        self._open[call] = _Call(-1, "", wait)
+        self._send(call, WatchTasks(caller=caller, version=version))
+        answer = await wait
+        if isinstance(answer, Status):
+            raise ServiceError(answer)
+        assert isinstance(answer, TasksWatched)
+        return answer
+
+    def left(self) -> None:
+        """The process has left the job: its client neither beats nor polls any more."""
+        self._client.leave()
+
+    def die(self, reason: Status) -> Wait[None]:
+        """The client ends the process, as soon as its program waits: for something that never comes."""
+        self._queue.after(0, self._simulation.end, self, f"client ended the process: {reason}")
+        return Wait("its end")
+
+    def sleep(self, delay_ns: int) -> Wait[None]:
+        """Lets time pass on the process's own clock."""
+        wait: Wait[None] = Wait("its sleep")
+        self._queue.after(self._true_delay_ns(delay_ns), wait.happen, None)
+        return wait
+
+    def sync(self) -> Wait[None]:
+        """Lets a disk write what it has."""
+        wait: Wait[None] = Wait("its disk")
+        self._queue.after(_DISK_NS, wait.happen, None)
+        return wait
+
+    def _true_delay_ns(self, delay_ns: int) -> int:
+        member = self._member
+        now_ns = self._queue.now_ns
+        if member.slow_until_ns > now_ns:
+            delay_ns = round(delay_ns * member.factor)
+        if member.clock.is_true:
+            return delay_ns
+        return member.clock.true_ns(member.clock.monotonic_ns(now_ns) + delay_ns) - now_ns
+
+    def clock_ns(self) -> int:
+        """The process's wall clock."""
+        return self._member.clock.wall_ns(self._queue.now_ns)
+
+    def log(self, text: str) -> None:
+        """Keeps a line."""
+        self._simulation.log(self, text)
+
+    def reach(self, condition: str) -> None:
+        """Counts a condition that was reached."""
+        self._simulation.reach(condition)
+
+    def enter_block(self, block: int, live: LiveSet) -> None:
+        """Records a block's beginning."""
+        simulation = self._simulation
+        simulation.events.append(
+            Enter(
+                time_ns=self._queue.now_ns,
+                process=self.process,
+                lifetime=self.number,
+                block=block,
+                live=live.incarnation_by_process,
+            )
+        )
+        simulation.happened("inside", self.process, BLOCK)
+
+    def exit_block(self, block: int, outcome: str, failed: tuple[int, ...], message: str) -> None:
+        """Records a block's end."""
+        simulation = self._simulation
+        simulation.events.append(
+            Exit(
+                time_ns=self._queue.now_ns,
+                process=self.process,
+                lifetime=self.number,
+                block=block,
+                outcome=outcome,
+                failed=failed,
+                message=message,
+            )
+        )
+        simulation.happened("after", self.process, BLOCK)
+
+
+def _story(error: Exception) -> str:
+    """What a program raised, and where: files by their names, so that all machines tell the same."""
+    lines = [f"the program raised {type(error).__name__}: {error}"]
+    for frame in traceback.extract_tb(error.__traceback__)[1:]:
+        lines.append(f"  {Path(frame.filename).name}:{frame.lineno} in {frame.name}: {frame.line}")
+    return "\n".join(lines)

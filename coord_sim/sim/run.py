@@ -1,0 +1,75 @@
+"""What came of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from checker.history import History
+from coord_sim.schedule import Schedule
+
+LEFT: Final = "left"
+CRASHED: Final = "crashed"
+RUNNING: Final = "running"
+NEVER_STARTED: Final = "never started"
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """What a program said, and when."""
+
+    time_s: float
+    process: int
+    lifetime: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.time_s:.3f} s: process {self.process}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a process was at the end of a run.
+
+    Attributes:
+      process: Its number.
+      state: `left`, `crashed`, `running` or `never started`.
+      cause: Of a crash; empty otherwise.
+      waits_for: What a running one waits for, in words.
+      at_s: When it left or crashed.
+    """
+
+    process: int
+    state: str
+    cause: str = ""
+    waits_for: str = ""
+    at_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of a schedule.
+
+    Attributes:
+      schedule: What was run.
+      history: What the processes saw, and the faults.
+      finished: Whether every process came to an end by itself or by a crash before the limit.
+      ends: How each process was in the end.
+      log: What the programs said.
+      reached: How often each condition was reached: of the programs (`Process.sometimes`), of the service and
+        of the network.
+      disks: What each process kept.
+      events: How many events of the queue were run.
+      end_s: The virtual time at the end.
+    """
+
+    schedule: Schedule
+    history: History
+    finished: bool
+    ends: tuple[End, ...] = ()
+    log: tuple[LogLine, ...] = ()
+    reached: Mapping[str, int] = field(default_factory=dict)
+    disks: tuple[Mapping[str, Any], ...] = ()
+    events: int = 0
+    end_s: float = 0.0

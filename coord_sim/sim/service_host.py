@@ -1,0 +1,210 @@
+"""A simulated service: the core with a clock, and what can be done to its process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from coord_sim.core.effects import Effect, Remember, Reply
+from coord_sim.core.identifiers import CallId, Incarnation, seconds
+from coord_sim.core.messages import Request
+from coord_sim.core.records import BarrierRecord, KeyRecord, Record, TaskRecord
+from coord_sim.core.service import CoordinationService, ServiceConfig
+from coord_sim.core.status import Code, Status
+from coord_sim.sim.clock import Clock
+from coord_sim.sim.entropy import Stream
+from coord_sim.sim.event_queue import EventQueue
+
+if TYPE_CHECKING:
+    from coord_sim.sim.lifetime import Lifetime
+
+ServiceFactory: TypeAlias = Callable[[ServiceConfig, Incarnation, int], CoordinationService]
+"""Makes a service: `CoordinationService`, or a known-wrong variant of it."""
+
+REFUSED: Final = Status(
+    code=Code.UNAVAILABLE, message="failed to connect to all addresses", service_error=None
+)
+"""What a client sees of a service that does not run."""
+
+
+class Observer(Protocol):
+    """Looks at a service after each step, for coverage."""
+
+    def saw(self, service: CoordinationService, input_name: str, effects: list[Effect]) -> None:
+        """The service has taken an input: the name of a request's class, or `tick`."""
+
+
+class Watcher(Protocol):
+    """Is told what the effects of a service mean to a run."""
+
+    def note(self, effect: Effect) -> None:
+        """Takes an effect that is not a reply."""
+
+    def lose_connections(self, host: ServiceHost) -> None:
+        """The service is gone, and with it all connections to it."""
+
+
+class ServiceHost:
+    """Runs one service.
+
+    Attributes:
+      service: The core; None while the service does not run.
+      clock: Its clock.
+    """
+
+    def __init__(
+        self,
+        config: ServiceConfig,
+        factory: ServiceFactory,
+        queue: EventQueue,
+        stream: Stream,
+        watcher: Watcher,
+        observer: Observer | None,
+    ) -> None:
+        self.service: CoordinationService | None = None
+        self.clock = Clock()
+        self._config = config
+        self._factory = factory
+        self._queue = queue
+        self._stream = stream
+        self._watcher = watcher
+        self._observer = observer
+        self._callers: dict[CallId, Lifetime] = {}
+        self._records: dict[object, Record] = {}
+        self._incarnation = Incarnation(0)
+        self._generation = 0
+        self._paused_until_ns = 0
+        self._slow_until_ns = 0
+        self._slow_ns = 0
+        self._busy_until_ns = 0
+
+    # --- its life ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts, unless it runs."""
+        if self.service is not None:
+            return
+        now_ns = self.clock.monotonic_ns(self._queue.now_ns)
+        if self._config.durable and self._incarnation:
+            kind = type(self._factory(self._config, self._incarnation, now_ns))
+            records = list(self._records.values())
+            self.service = kind.restore(self._config, self._incarnation, records, now_ns)
+        else:
+            self._incarnation = self._stream.incarnation()
+            self.service = self._factory(self._config, self._incarnation, now_ns)
+        self._arm()
+
+    def crash(self) -> None:
+        """Dies: what it knew is gone, but for durable records; all connections break."""
+        if self.service is None:
+            return
+        self.service = None
+        self._generation += 1
+        self._paused_until_ns = self._slow_until_ns = self._busy_until_ns = 0
+        self._callers.clear()
+        self._watcher.lose_connections(self)
+
+    def pause(self, for_ns: int) -> None:
+        """Stops for a while; messages and its clock's ticks wait."""
+        self._paused_until_ns = max(self._paused_until_ns, self._queue.now_ns + for_ns)
+
+    def slow_down(self, for_ns: int, delay_ns: int) -> None:
+        """Takes so long for each message, one after the other, for a while."""
+        self._slow_until_ns = self._queue.now_ns + for_ns
+        self._slow_ns = delay_ns
+
+    def skew(self, offset_ns: int, drift: float) -> None:
+        """Changes its clock."""
+        self.clock.skew(self._queue.now_ns, offset_ns, drift)
+        self._generation += 1
+        self._arm()
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def arrive(self, lifetime: Lifetime, epoch: int, call: CallId, request: Request) -> None:
+        """A request has come over a connection."""
+        if epoch != lifetime.connection.epoch:
+            return  # The connection broke on the way.
+        queue = self._queue
+        now_ns = queue.now_ns
+        if self.service is None:
+            lifetime.answer(call, REFUSED)
+            return
+        if self._paused_until_ns > now_ns:
+            queue.at(self._paused_until_ns, self.arrive, lifetime, epoch, call, request)
+            return
+        if self._slow_until_ns > now_ns:
+            self._busy_until_ns = max(self._busy_until_ns, now_ns) + self._slow_ns
+            queue.at(self._busy_until_ns, self._take, lifetime, epoch, call, request)
+            return
+        self._take(lifetime, epoch, call, request)
+
+    def _take(self, lifetime: Lifetime, epoch: int, call: CallId, request: Request) -> None:
+        service = self.service
+        if service is None or epoch != lifetime.connection.epoch:
+            return
+        self._callers[call] = lifetime
+        now_ns = self._queue.now_ns
+        if not self.clock.is_true:
+            now_ns = self.clock.monotonic_ns(now_ns)
+        effects = service.handle(call, request, now_ns)
+        if effects:
+            self._carry_out(effects)
+        if self._observer is not None:
+            self._observer.saw(service, type(request).__name__, effects)
+        lifetime.has_arrived(call)
+
+    def hang_up(self, lifetime: Lifetime, calls: list[CallId]) -> None:
+        """A connection with these calls has closed."""
+        if self._paused_until_ns > self._queue.now_ns:
+            self._queue.at(self._paused_until_ns, self.hang_up, lifetime, calls)
+            return
+        for call in calls:
+            self._callers.pop(call, None)
+            if self.service is not None:
+                self.service.hang_up(call)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        callers = self._callers
+        for effect in effects:
+            if isinstance(effect, Reply):
+                lifetime = callers.pop(effect.call, None)
+                if lifetime is not None:
+                    lifetime.answer(effect.call, effect.answer)
+            elif isinstance(effect, Remember):
+                self._remember(effect.record)
+            else:
+                self._watcher.note(effect)
+
+    def _remember(self, record: Record) -> None:
+        match record:
+            case KeyRecord():
+                self._records["key", record.key] = record
+            case TaskRecord():
+                self._records["task", record.task] = record
+            case BarrierRecord():
+                self._records["barrier", record.key] = record
+            case _:
+                self._records["job"] = record
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        if self.service is not None:
+            due_ns = self.clock.true_ns(self.service.next_deadline_ns())
+            self._queue.at(due_ns, self._tick, self._generation)
+
+    def _tick(self, generation: int) -> None:
+        if generation != self._generation or self.service is None:
+            return
+        now_ns = self._queue.now_ns
+        if self._paused_until_ns > now_ns:
+            # On waking, the overdue tick races with the messages that wait (design note, section 4).
+            late_ns = seconds(0.0005) if self._stream.chance(0.5) else 0
+            self._queue.at(self._paused_until_ns + late_ns, self._tick, generation)
+            return
+        effects = self.service.advance(self.clock.monotonic_ns(now_ns))
+        self._carry_out(effects)
+        if self._observer is not None:
+            self._observer.saw(self.service, "tick", effects)
+        self._arm()

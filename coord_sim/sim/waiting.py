@@ -1,0 +1,63 @@
+"""What a simulated program can await: things that will happen, and coroutines beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Wait(Generic[T]):
+    """Something that will happen; programs await it.
+
+    Attributes:
+      what: In words, for who asks what a process waits for.
+      done: Whether it has happened.
+    """
+
+    __slots__ = ("_error", "_resume", "_value", "done", "what")
+
+    def __init__(self, what: str = "") -> None:
+        self.what = what
+        self.done = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._resume: list[Callable[[], None]] | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for it now."""
+        return self._resume is not None
+
+    def happen(self, value: T) -> None:
+        """Lets it happen and resumes who waits."""
+        self.done = True
+        self._value = value
+        self._wake()
+
+    def fail(self, error: BaseException) -> None:
+        """Lets it end with an exception, which is raised in who waits."""
+        self.done = True
+        self._error = error
+        self._wake()
+
+    def then(self, resume: Callable[[], None]) -> None:
+        """Says how to resume who waits."""
+        if self._resume is None:
+            self._resume = [resume]
+        else:
+            self._resume.append(resume)
+
+    def _wake(self) -> None:
+        waiting, self._resume = self._resume, None
+        if waiting is not None:
+            for resume in waiting:
+                resume()
+
+    def __await__(self) -> Generator[Wait[Any], None, T]:
+        while not self.done:
+            yield self
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[no-any-return]  # set by `happen`
