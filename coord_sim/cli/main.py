@@ -17,6 +17,7 @@ _SUBCOMMANDS = (
     "report",
     "convert",
     "simulate",
+    "scenarios",
     "serve",
     "run",
     "wrap",

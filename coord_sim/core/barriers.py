@@ -213,7 +213,7 @@ class Barriers:
         if barrier.arrived.get(arrival.task):
             return outcomes
         barrier.arrived[arrival.task] = True
-        if not barrier.missing:
+        if False not in barrier.arrived.values():
             barrier.passed_by = {task: call.incarnation for task, call in barrier.waiting.items()}
             barrier.passed_counter = barrier.counter
             outcomes += self._end(barrier, None)

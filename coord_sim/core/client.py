@@ -61,6 +61,8 @@ class CoordinationClient:
         self.incarnation = incarnation
         self.caller: Caller | None = None
         """What to put into requests; None until connected."""
+        self._is_connected = False
+        self._beat: Heartbeat | None = None
         self._interval_ns = heartbeat_timeout_ns // 2
         self._init_timeout_ns = init_timeout_ns + seconds(5.0)
         self._new_call = new_call
@@ -99,6 +101,12 @@ class CoordinationClient:
 
     def advance(self, now_ns: int) -> list[ClientEffect]:
         """Lets time pass."""
+        if self._registering is not None and now_ns >= self._give_up_ns:
+            self._registering = None
+            late = f"RegisterTask of task {self.task} was not answered in time"
+            return [
+                Fatal(Status(code=Code.DEADLINE_EXCEEDED, message=late, service_error=None))
+            ]
         if self._retry_ns is not None and now_ns >= self._retry_ns:
             self._retry_ns = None
             return [self._register()]
@@ -120,8 +128,15 @@ class CoordinationClient:
 
     def next_deadline_ns(self) -> int | None:
         """When `advance` has something to do, or None."""
+        earliest_ns = self._beat_ns
+        deadline_ns = self._beat_deadline_ns
+        if deadline_ns is not None and (earliest_ns is None or deadline_ns < earliest_ns):
+            earliest_ns = deadline_ns
+        if self._is_connected and self._doom is None and self._poll_ns is None:
+            return earliest_ns  # Nearly always.
         doom_ns = None if self._doom is None else self._doom[0]
-        times = (self._retry_ns, self._beat_ns, self._beat_deadline_ns, self._poll_ns, doom_ns)
+        give_up_ns = None if self._registering is None else self._give_up_ns
+        times = (earliest_ns, self._retry_ns, self._poll_ns, doom_ns, give_up_ns)
         return min((time for time in times if time is not None), default=None)
 
     def leave(self) -> None:
@@ -164,6 +179,10 @@ class CoordinationClient:
         self._registering = None
         if isinstance(answer, Registered):
             self.caller = Caller(self.incarnation, answer.service_incarnation)
+            self._beat = Heartbeat(
+                caller=self.caller, task=self.task, incarnation=self.incarnation
+            )
+            self._is_connected = True
             self._beat_ns = now_ns + self._interval_ns
             return [Connected(answer.service_incarnation), self._send_poll()]
         assert isinstance(answer, Status)
@@ -201,13 +220,12 @@ class CoordinationClient:
     # --- heartbeats ----------------------------------------------------------------------------
 
     def _send_heartbeat(self, now_ns: int) -> Send:
-        assert self.caller is not None
+        assert self._beat is not None
         self._heartbeat_attempts += 1
         self._beat_ns = now_ns + self._interval_ns
         self._beat_deadline_ns = now_ns + self._interval_ns
         self._heartbeat = self._new_call()
-        request = Heartbeat(caller=self.caller, task=self.task, incarnation=self.incarnation)
-        return Send(self._heartbeat, request)
+        return Send(self._heartbeat, self._beat)
 
     def _beaten(self, answer: Answer, now_ns: int) -> list[ClientEffect]:
         self._heartbeat = None

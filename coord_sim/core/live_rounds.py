@@ -33,7 +33,8 @@ class _Entry:
 class _Round:
     tasks: frozenset[TaskId]
     entries: dict[CallId, _Entry] = field(default_factory=dict)
-    entered: set[TaskId] = field(default_factory=set)
+    missing: set[TaskId] = field(default_factory=set)
+    """The tasks that have not entered, whether they are connected or not."""
     places: Counter[tuple[TaskId, Incarnation]] = field(default_factory=Counter)
     """How many entries hold the place of each incarnation."""
 
@@ -46,6 +47,7 @@ class LiveRounds:
         self._semantics = semantics
         self._rounds: dict[frozenset[TaskId], _Round] = {}
         self._round_of: dict[CallId, _Round] = {}
+        self._latest_tasks: tuple[tuple[TaskId, ...], frozenset[TaskId]] = ((), frozenset())
         self.ended = 0
         """Rounds that were answered."""
         self.news: list[RoundEnded] = []
@@ -53,7 +55,9 @@ class LiveRounds:
 
     def enter(self, call: CallId, request: GetAliveTasks) -> list[Reply]:
         """Enters a call into the round of its set of ids, which may complete it."""
-        tasks = frozenset(request.tasks)
+        if request.tasks is not self._latest_tasks[0]:  # Large jobs share one list.
+            self._latest_tasks = (request.tasks, frozenset(request.tasks))
+        tasks = self._latest_tasks[1]
         if request.task not in tasks:
             message = (
                 f"Requesting task {request.task} is not one of the tasks specified in a "
@@ -64,10 +68,12 @@ class LiveRounds:
             return [Reply(call, status)]
         if not self._semantics.waits_for_live_processes:
             return [Reply(call, self._answer(tasks))]
-        round_ = self._rounds.setdefault(tasks, _Round(tasks))
+        round_ = self._rounds.get(tasks)
+        if round_ is None:
+            round_ = self._rounds[tasks] = _Round(tasks, missing=set(tasks))
         entry = _Entry(call, request.task, request.caller.task_incarnation)
         round_.entries[call] = entry
-        round_.entered.add(entry.task)
+        round_.missing.discard(entry.task)
         round_.places[entry.task, entry.incarnation] += 1
         self._round_of[call] = round_
         return self._try_to_finish(round_)
@@ -81,7 +87,7 @@ class LiveRounds:
             return []
         replies = []
         for round_ in self._rounds.values():
-            if task not in round_.entered:
+            if task not in round_.tasks or task in round_.missing:
                 continue
             lost = [
                 entry
@@ -101,7 +107,7 @@ class LiveRounds:
                 )
                 replies.append(Reply(entry.call, status))
             if not any(entry.task == task for entry in round_.entries.values()):
-                round_.entered.discard(task)
+                round_.missing.add(task)
         self._forget_empty_rounds()
         return replies
 
@@ -126,7 +132,7 @@ class LiveRounds:
         return [
             OpenRound(
                 tasks=tuple(sorted(round_.tasks)),
-                entered=tuple(sorted(round_.entered)),
+                entered=tuple(sorted(round_.tasks - round_.missing)),
                 missing=tuple(sorted(self._awaited(round_))),
             )
             for round_ in self._rounds.values()
@@ -148,7 +154,7 @@ class LiveRounds:
         return [Reply(call, answer) for call in round_.entries]
 
     def _awaited(self, round_: _Round) -> Iterator[TaskId]:
-        for id_ in round_.tasks - round_.entered:  # Of large sets, one pass in C for each call.
+        for id_ in round_.missing:
             task = self._membership.find(id_)
             if task is not None and task.is_connected:
                 yield id_

@@ -122,6 +122,7 @@ class CoordinationService:
             recoverable=config.recoverable,
             once_only=(barriers.REGISTRATION_BARRIER, self._shutdown_barrier),
         )
+        self._beat_accepted = HeartbeatAccepted(service_incarnation=incarnation)
         self._watchers: dict[CallId, None] = {}
         self._next_tick_ns = now_ns + TICK_NS
         self._now_ns = now_ns
@@ -390,7 +391,7 @@ class CoordinationService:
 
     def _heartbeat(self, request: Heartbeat) -> HeartbeatAccepted | Status:
         task = self.membership.find(request.task)
-        accepted = HeartbeatAccepted(service_incarnation=self.incarnation)
+        accepted = self._beat_accepted
         if task is None:
             message = (
                 f"Unexpected heartbeat request from task: {request.task}. "
@@ -613,10 +614,11 @@ class CoordinationService:
 
     def _tick(self) -> None:
         timeout_ns = self.config.heartbeat_timeout_ns
+        oldest_ns, connected = self._now_ns - timeout_ns, TaskState.CONNECTED
         stale = [
             task
-            for task in self.membership.connected()
-            if self._now_ns - task.last_heartbeat_ns > timeout_ns
+            for task in self.membership.tasks
+            if task.last_heartbeat_ns < oldest_ns and task.state is connected
         ]
         if stale:
             self._declare_dead(stale)

@@ -63,17 +63,22 @@ class Client:
     All raise `ServiceError` if the service answers with an error, or none could be reached.
     """
 
-    def __init__(self, task: TaskId, tasks: Sequence[int], caller: Caller, calls: Calls) -> None:
+    def __init__(
+        self, task: TaskId, everybody: tuple[TaskId, ...], caller: Caller, calls: Calls
+    ) -> None:
         self._task = task
-        self._everybody = tuple(TaskId(number) for number in tasks)
+        self._everybody = everybody
         self._caller = caller
         self._calls = calls
 
     async def get_live_nodes(self, nodes: Sequence[int]) -> LiveSet:
         """Enters the `live_processes` barrier; returns process -> incarnation. Never times out."""
-        tasks = tuple(TaskId(node) for node in nodes)
-        if tasks == self._everybody:
-            tasks = self._everybody
+        if nodes is self._everybody:
+            tasks = self._everybody  # One list for all: large jobs compare it by identity.
+        else:
+            tasks = tuple(TaskId(node) for node in nodes)
+            if tasks == self._everybody:
+                tasks = self._everybody
         request = GetAliveTasks(caller=self._caller, task=self._task, tasks=tasks)
         return self._calls.live_set(await self._ask(request, AliveTasks))
 

@@ -163,8 +163,9 @@ class Lifetime:
                 task.coroutine.close()
         calls = [*self._open, *self._own_calls]
         if calls:
-            arrivals = self._link.arrivals_up(self.connection, self._queue.now_ns)
-            self._queue.at(arrivals[-1:][0] if arrivals else 0, self._host.hang_up, self, calls)
+            now_ns = self._queue.now_ns
+            arrivals = self._link.arrivals_ns(self.connection, now_ns, is_up=True)
+            self._queue.at(max(arrivals, default=now_ns), self._host.hang_up, calls)
 
     def waits_for(self) -> str:
         """What the program waits for, in words."""
@@ -184,16 +185,24 @@ class Lifetime:
     # --- messages ------------------------------------------------------------------------------
 
     def _send(self, call: CallId, request: Request) -> None:
-        queue = self._queue
-        connection = self.connection
-        for arrival_ns in self._link.arrivals_up(connection, queue.now_ns):
+        queue, link, connection = self._queue, self._link, self.connection
+        now_ns = queue.now_ns
+        if link.is_good:
+            arrival_ns = link.up_ns(connection, now_ns)
+            queue.at(arrival_ns, self._host.arrive, self, connection.epoch, call, request)
+            return
+        for arrival_ns in link.arrivals_ns(connection, now_ns, is_up=True):
             queue.at(arrival_ns, self._host.arrive, self, connection.epoch, call, request)
 
     def answer(self, call: CallId, answer: Answer) -> None:
         """The service answers a call of this lifetime: the answer is on its way."""
-        queue = self._queue
-        connection = self.connection
-        for arrival_ns in self._link.arrivals_down(connection, queue.now_ns):
+        queue, link, connection = self._queue, self._link, self.connection
+        now_ns = queue.now_ns
+        if link.is_good:
+            arrival_ns = link.down_ns(connection, now_ns)
+            queue.at(arrival_ns, self._receive, connection.epoch, call, answer)
+            return
+        for arrival_ns in link.arrivals_ns(connection, now_ns, is_up=False):
             queue.at(arrival_ns, self._receive, connection.epoch, call, answer)
 
     def has_arrived(self, call: CallId) -> None:
@@ -231,7 +240,7 @@ class Lifetime:
         self.connection.epoch += 1
         calls = [*self._open, *self._own_calls]
         if calls:
-            self._queue.after(0, self._host.hang_up, self, calls)
+            self._queue.after(0, self._host.hang_up, calls)
         epoch = self.connection.epoch
         for call in calls:
             self._queue.after(0, self._receive, epoch, call, RESET)
@@ -427,7 +436,7 @@ class Lifetime:
     def _time_out(self, call: CallId) -> None:
         if self.is_alive and call in self._open:
             opened = self._open.pop(call)
-            self._queue.after(0, self._host.hang_up, self, [call])
+            self._queue.after(0, self._host.hang_up, [call])
             status = Status(code=Code.DEADLINE_EXCEEDED, message=_TIMED_OUT, service_error=None)
             self._returned(opened, status)
 

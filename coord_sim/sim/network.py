@@ -40,48 +40,73 @@ class Link:
     """The path between one process and the service.
 
     Attributes:
-      degraded: What is wrong with it now.
+      is_good: Whether nothing is wrong with it: messages need no more than their latency.
     """
 
-    __slots__ = ("_loss", "_low_ns", "_random", "_span_ns", "degraded", "hold_down_ns", "hold_up_ns")
+    __slots__ = (
+        "_degraded",
+        "_hold_down_ns",
+        "_hold_up_ns",
+        "_loss",
+        "_low_ns",
+        "_random",
+        "_span_ns",
+        "is_good",
+    )
 
     def __init__(self, schedule: Schedule, entropy: Entropy, process: int) -> None:
         self._random = entropy.stream(f"network/{process}").random
         self._low_ns = seconds(schedule.latency_min_s)
         self._span_ns = seconds(schedule.latency_max_s) - self._low_ns
         self._loss = schedule.loss
-        self.degraded: list[Degrade] = []
-        self.hold_up_ns = 0
-        self.hold_down_ns = 0
+        self._degraded: list[Degrade] = []
+        self._hold_up_ns = 0
+        self._hold_down_ns = 0
+        self.is_good = not self._loss
 
-    def arrivals_up(self, connection: Connection, now_ns: int) -> tuple[int, ...]:
-        """When a message to the service arrives: once, or else the network is raw."""
-        if self.degraded or self._loss or self.hold_up_ns > now_ns:
-            return self._slow_path(connection, now_ns, self.hold_up_ns, is_up=True)
+    def up_ns(self, connection: Connection, now_ns: int) -> int:
+        """When a message to the service arrives over a good link."""
         arrival_ns = now_ns + self._low_ns + int(self._span_ns * self._random())
         if arrival_ns < connection.up_ns:
             arrival_ns = connection.up_ns
         connection.up_ns = arrival_ns
-        return (arrival_ns,)
+        return arrival_ns
 
-    def arrivals_down(self, connection: Connection, now_ns: int) -> tuple[int, ...]:
-        """When a message to the process arrives."""
-        if self.degraded or self._loss or self.hold_down_ns > now_ns:
-            return self._slow_path(connection, now_ns, self.hold_down_ns, is_up=False)
+    def down_ns(self, connection: Connection, now_ns: int) -> int:
+        """When a message to the process arrives over a good link."""
         arrival_ns = now_ns + self._low_ns + int(self._span_ns * self._random())
         if arrival_ns < connection.down_ns:
             arrival_ns = connection.down_ns
         connection.down_ns = arrival_ns
-        return (arrival_ns,)
+        return arrival_ns
 
-    def _slow_path(
-        self, connection: Connection, now_ns: int, held_until_ns: int, *, is_up: bool
+    def degrade(self, fault: Degrade) -> None:
+        """Something is wrong with it from now on."""
+        self._degraded.append(fault)
+        self.is_good = False
+
+    def mend(self, fault: Degrade) -> None:
+        """That is over."""
+        self._degraded.remove(fault)
+        self.is_good = not self._degraded and not self._loss
+
+    def hold(self, up_until_ns: int, down_until_ns: int) -> None:
+        """Messages wait until then."""
+        self._hold_up_ns = up_until_ns
+        self._hold_down_ns = down_until_ns
+        self.is_good = False
+
+    def arrivals_ns(
+        self, connection: Connection, now_ns: int, *, is_up: bool
     ) -> tuple[int, ...]:
-        sent_ns = max(now_ns, held_until_ns)
+        """When a message arrives over a bad link: once, or else the network is raw."""
+        sent_ns = max(now_ns, self._hold_up_ns if is_up else self._hold_down_ns)
+        if not self._degraded and not self._loss:
+            self.is_good = max(self._hold_up_ns, self._hold_down_ns) <= now_ns
         arrival_ns = sent_ns + self._latency_ns() + self._wait_for_retransmissions(self._loss)
-        is_raw = any(fault.raw for fault in self.degraded)
+        is_raw = any(fault.raw for fault in self._degraded)
         copies = 1
-        for fault in self.degraded:
+        for fault in self._degraded:
             arrival_ns += seconds(fault.delay_s + fault.jitter_s * self._random())
             if fault.reorder and self._random() < fault.reorder:
                 arrival_ns += int(RETRANSMISSION_NS * self._random())
@@ -129,12 +154,12 @@ class Network:
         """Makes links bad, from now until its time is over."""
         links = self._links if fault.process is None else [self._links[fault.process]]
         for link in links:
-            link.degraded.append(fault)
+            link.degrade(fault)
         self._queue.after(seconds(fault.for_s), self._mend, fault, links)
 
     def _mend(self, fault: Degrade, links: list[Link]) -> None:
         for link in links:
-            link.degraded.remove(fault)
+            link.mend(fault)
 
     def partition(self, fault: Partition) -> None:
         """Separates two sides, from now until its time is over."""
@@ -143,8 +168,8 @@ class Network:
         self._partitions = [p for p in self._partitions if p[0] > now_ns]
         self._partitions.append((until_ns, fault))
         for process, link in enumerate(self._links):
-            link.hold_up_ns = self.held_until_ns(process, SERVICE, now_ns)
-            link.hold_down_ns = self.held_until_ns(SERVICE, process, now_ns)
+            up_ns = self.held_until_ns(process, SERVICE, now_ns)
+            link.hold(up_ns, self.held_until_ns(SERVICE, process, now_ns))
 
     def held_until_ns(self, sender: Member, receiver: Member, now_ns: int) -> int:
         """Until when messages from the one to the other wait; a time that is past if they do not."""

@@ -154,10 +154,10 @@ class ServiceHost:
             self._observer.saw(service, type(request).__name__, effects)
         lifetime.has_arrived(call)
 
-    def hang_up(self, lifetime: Lifetime, calls: list[CallId]) -> None:
+    def hang_up(self, calls: list[CallId]) -> None:
         """A connection with these calls has closed."""
         if self._paused_until_ns > self._queue.now_ns:
-            self._queue.at(self._paused_until_ns, self.hang_up, lifetime, calls)
+            self._queue.at(self._paused_until_ns, self.hang_up, calls)
             return
         for call in calls:
             self._callers.pop(call, None)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Generator
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from checker.history import Crash as CrashEvent
 from checker.history import Exit, Leave, Start, WellFormed
 from coord_sim.core.status import Code
 from coord_sim.errors import ProcessFailureError, ProgramError, ScheduleError, ServiceError
-from coord_sim.faults import Crash, Restart
+from coord_sim.faults import Crash, Pause, Restart
 from coord_sim.schedule import Schedule
 from coord_sim.sim import Process, draw_faults, simulate, training_loop
 
@@ -43,26 +44,21 @@ def test_the_published_service_is_valid_under_both_failure_models(loss: float) -
         assert found == {"suspicion": "valid", "crash-stop": "valid"}, f"seed {seed}"
 
 
-@pytest.mark.parametrize(
-    "stall",
-    [{"latency_max_s": 4.0}, {"client_heartbeat_timeout_s": 9.0}],
-    ids=["network", "client"],
-)
-def test_the_published_service_is_valid_under_suspicion_whatever_the_stalls(
-    stall: dict[str, float],
-) -> None:
+def test_the_published_service_is_valid_under_suspicion_whatever_the_stalls() -> None:
     """Stalls beyond the time-out make the service declare the living dead.
 
     A slow network alone does not invalidate crash-stop: clients whose heartbeats are not answered in
-    time end themselves first. Clients that beat too rarely live on.
+    time end themselves first. A process that stands still and goes on does.
     """
     suspected = 0
     for seed in range(60):
-        schedule = drawn(seed, semantics="published", limit_s=60.0, **stall)
-        found = verdicts(schedule)
+        slow = drawn(seed, semantics="published", limit_s=60.0, latency_max_s=4.0)
+        assert verdicts(slow) == {"suspicion": "valid", "crash-stop": "valid"}, f"seed {seed}"
+        pauses = tuple(Pause(process, 1.0 + 0.05 * seed, 5.0) for process in (1, 2))
+        found = verdicts(replace(drawn(seed, semantics="published"), faults=pauses))
         assert found["suspicion"] == "valid", f"seed {seed}"
         suspected += found["crash-stop"] == "invalid"
-    assert (suspected > 0) == ("client_heartbeat_timeout_s" in stall)
+    assert suspected > 0
 
 
 def test_the_shipped_service_shows_the_ghost_entry_within_a_hundred_seeds() -> None:
@@ -83,7 +79,7 @@ def test_the_naive_service_is_caught_in_every_run() -> None:
 @pytest.mark.determinism
 def test_a_seed_gives_the_same_bytes_on_every_python_and_hash_seed() -> None:
     # A change of the simulator changes this value, knowingly; a Python version must not.
-    expected = "3bb0f5d56257d0b0d1295632fae326f65bc15454fb0db621e2073db1155f0b38"
+    expected = "26cd88910b5f05f8b5ee725b88a183996398f584ed42680087d591fa5e3c4c20"
     script = (
         "import hashlib\n"
         "from coord_sim.schedule import Schedule\n"
@@ -192,7 +188,10 @@ def test_a_program_that_raises_ends_its_process_and_not_the_run() -> None:
 
     run = simulate(program, Schedule(processes=2))
     (crash,) = [e for e in run.history.events if isinstance(e, CrashEvent)]
-    assert crash.cause == "the program raised ValueError: a bug"
+    assert crash.cause is not None
+    told, where = crash.cause.splitlines()
+    assert told == "the program raised ValueError: a bug"
+    assert 'in program: raise ValueError("a bug")' in where
     assert [e.process for e in run.history.events if isinstance(e, Leave)] == [0]
 
 

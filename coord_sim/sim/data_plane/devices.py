@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from coord_sim.core.identifiers import seconds
@@ -45,10 +46,11 @@ class DevicesHost(Protocol):
 
 
 class Array:
-    """A value that a device computes, or will have computed, or failed to.
+    """A value that a device computes, or will have computed, or failed to: a future.
 
-    Attributes:
-      what: In words.
+    Args:
+      owner: The device.
+      what: What computes it, in words, for whoever asks what a process waits for.
     """
 
     def __init__(self, owner: Devices, what: str) -> None:
@@ -56,11 +58,6 @@ class Array:
         self._wait: Wait[None] = Wait(what)
         self._value: Value = None
         self._error: Exception | None = None
-
-    @property
-    def what(self) -> str:
-        """What computes it."""
-        return self._wait.what
 
     @property
     def is_settled(self) -> bool:
@@ -181,19 +178,15 @@ class Devices:
         array = Array(self, f"collective {operation} over {', '.join(map(str, processes))}")
         if self._me[0] not in processes:
             raise ValueError(f"process {self._me[0]} is not among the members {processes}")
-        members = self._members(processes)
-        self._dispatch(_Collective(array, self._own((value,)), operation, processes, members))
+        live = self._live or {}
+        unknown = tuple(process for process in processes if process not in live)
+        members = tuple((process, live[process]) for process in processes if process in live)
+        self._dispatch(_Collective(array, self._own((value,)), operation, members, unknown))
         if self._aborts and not self._is_watching:
             self._is_watching = True
             self.note_live(self._live or {})
             self._host.start(self._watch())
         return array
-
-    def _members(self, processes: tuple[int, ...]) -> tuple[Member, ...] | None:
-        live = self._live or {}
-        if any(process not in live for process in processes):
-            return None
-        return tuple((process, live[process]) for process in processes)
 
     def _own(self, inputs: Sequence[Value | Array]) -> tuple[Value | Array, ...]:
         for value in inputs:
@@ -255,7 +248,6 @@ class Devices:
         if refusal is not None:
             self._end(None, refusal)
             return
-        assert work.members is not None
         (value,) = _values(work.inputs)
         self._part = self._plane.join(self._me, work.members, work.operation, value, self._end)
 
@@ -263,10 +255,11 @@ class Devices:
 
     def _refusal(self, work: _Collective) -> CollectiveError | None:
         """Why the device cannot do it; None if nothing is known against it."""
-        if work.members is None:
-            unknown = [p for p in work.processes if p not in (self._live or {})]
+        if work.unknown:
             return CollectiveError(
-                f"FAILED_PRECONDITION: no live set that this process got names {unknown}", unknown
+                "FAILED_PRECONDITION: the latest live set of this process does not name "
+                + ", ".join(map(str, work.unknown)),
+                work.unknown,
             )
         gone = [member for member in work.members if self._is_gone(member)]
         if not gone:
@@ -281,7 +274,11 @@ class Devices:
         return self._news.get(process, (incarnation, True)) != (incarnation, True)
 
     def _learn(self, news: Iterable[tuple[int, int, bool]]) -> None:
-        """The latest news wins: what one service sends to one process arrives in order."""
+        """Takes news of tasks. The latest wins: what a service sends to a process arrives in order.
+
+        (Not if `Degrade(raw=True)` puts it out of order: then the living may be taken for dead until
+        the states of the tasks change again.)
+        """
         for process, incarnation, is_connected in news:
             self._news[process] = (incarnation, is_connected)
         if self._part is not None:
@@ -311,38 +308,25 @@ class Devices:
         return wait
 
 
+@dataclass(frozen=True, slots=True)
 class _Computation:
     """Work for one device alone."""
 
-    def __init__(
-        self,
-        array: Array,
-        inputs: tuple[Value | Array, ...],
-        function: Callable[..., Value],
-        takes_ns: int,
-    ) -> None:
-        self.array = array
-        self.inputs = inputs
-        self.function = function
-        self.takes_ns = takes_ns
+    array: Array
+    inputs: tuple[Value | Array, ...]
+    function: Callable[..., Value]
+    takes_ns: int
 
 
+@dataclass(frozen=True, slots=True)
 class _Collective:
-    """Work for the devices of several processes. `members` is None if an incarnation is not known."""
+    """Work for the devices of several processes; it fails if `unknown` ones are among them."""
 
-    def __init__(
-        self,
-        array: Array,
-        inputs: tuple[Value | Array, ...],
-        operation: Operation,
-        processes: tuple[int, ...],
-        members: tuple[Member, ...] | None,
-    ) -> None:
-        self.array = array
-        self.inputs = inputs
-        self.operation = operation
-        self.processes = processes
-        self.members = members
+    array: Array
+    inputs: tuple[Value | Array, ...]
+    operation: Operation
+    members: tuple[Member, ...]
+    unknown: tuple[int, ...]
 
 
 def _values(inputs: tuple[Value | Array, ...]) -> list[Value]:

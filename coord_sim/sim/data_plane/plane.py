@@ -135,7 +135,7 @@ class DataPlane:
         self._held_until_ns = held_until_ns
         self._is_without_incarnations = mutant == WITHOUT_INCARNATIONS
         self._communicators: dict[tuple[Member, ...], _Communicator] = {}
-        self._by_member: dict[Member, list[_Communicator]] = {}
+        self._by_member: dict[Member, dict[_Communicator, None]] = {}
         self._over: set[Member] = set()
 
     def died(self, process: int, incarnation: int) -> None:
@@ -174,9 +174,10 @@ class DataPlane:
         communicator = self._communicators.get(key)
         if communicator is None:
             communicator = self._communicators[key] = _Communicator(self, key)
-        known = self._by_member.setdefault(member, [])
-        if communicator not in known:
-            known.append(communicator)
+            for other in members:
+                if other not in self._over:
+                    self._by_member.setdefault(other, {})[communicator] = None
+        self._by_member.setdefault(member, {})[communicator] = None
         return communicator.join(member, operation, value, end)
 
     def draw_latency_ns(self) -> int:

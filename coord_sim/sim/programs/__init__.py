@@ -12,6 +12,11 @@ from typing import Final
 from coord_sim.sim.process import Program
 from coord_sim.sim.programs.barriers import drifting_ids, reused_barrier
 from coord_sim.sim.programs.collectives import agreed_preemption, lone_preemption, rendezvous
+from coord_sim.sim.programs.guide import (
+    ignore_the_dead,
+    late_results,
+    recover_the_restarted,
+)
 from coord_sim.sim.programs.leaving import leaving
 from coord_sim.sim.programs.lockstep import lockstep
 from coord_sim.sim.programs.naming import PROCESS, ProcessNumber
@@ -26,10 +31,13 @@ PROGRAMS: Final[Mapping[str, Callable[..., Program]]] = {
         claimed_key,
         crossed_blocks,
         drifting_ids,
+        ignore_the_dead,
+        late_results,
         leaving,
         lockstep,
         lone_preemption,
         raising_loop,
+        recover_the_restarted,
         rendezvous,
         reused_barrier,
         steady_writes,
@@ -42,5 +50,5 @@ __all__ = [
     "PROCESS",
     "PROGRAMS",
     "ProcessNumber",
-    *PROGRAMS,
+    "training_loop",
 ]

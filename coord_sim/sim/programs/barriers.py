@@ -43,9 +43,7 @@ def drifting_ids(
     return program
 
 
-def reused_barrier(
-    late: ProcessNumber, *, late_s: float = 8.0, timeout_s: float = 3.0
-) -> Program:
+def reused_barrier(late: ProcessNumber, *, late_s: float = 8.0, timeout_s: float = 3.0) -> Program:
     """A barrier that times out because one process is late, and that the others try again.
 
     Args:

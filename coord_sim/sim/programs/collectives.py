@@ -94,7 +94,7 @@ def lone_preemption(
 def agreed_preemption(
     notified: ProcessNumber, *, notice_s: float = 2.2, steps: int = 10, step_s: float = 0.5
 ) -> Program:
-    """The same notice with JAX's preemption sync manager: all save at the same later step.
+    """A preemption notice that all agree upon, by JAX's preemption sync manager: they save at one step.
 
     The notice is a key; whoever sees it publishes its step, all meet at a barrier, and the latest step
     plus one is where they save. Nobody begins a step meanwhile.

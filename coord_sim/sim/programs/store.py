@@ -52,7 +52,11 @@ def topology(*, work_s: float = 12.0, overwrites: bool = False) -> Program:
 
 
 def announced(
-    announcer: ProcessNumber, *, announces: bool = True, after_s: float = 1.0, timeout_s: float = 5.0
+    announcer: ProcessNumber,
+    *,
+    announces: bool = True,
+    after_s: float = 1.0,
+    timeout_s: float = 5.0,
 ) -> Program:
     """All wait for a key that one process writes.
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from coord_sim.core.status import Code
 from coord_sim.errors import ProcessFailureError, ServiceError
 from coord_sim.sim.process import Process, Program
 from coord_sim.sim.programs.naming import ProcessNumber
+
+_REFUSALS: Final = (Code.FAILED_PRECONDITION, Code.ABORTED)
+"""How a service with published semantics answers an incarnation that is over."""
 
 
 def training_loop(
@@ -46,6 +52,8 @@ def training_loop(
         try:
             await train(process)
         except ServiceError as error:
+            if error.status.code not in _REFUSALS:
+                raise
             process.log(f"refused: {error}")  # This incarnation is out of the job, and ends.
 
     return program
@@ -75,7 +83,7 @@ def raising_loop(
                 async with process.live_devices():
                     await process.sleep(step_s)
                     if process.number == raises and step == raises_at:
-                        raise ValueError("a bad batch")
+                        _fail()
             except ValueError as error:
                 process.log(f"step {step} raised: {error}")
                 if skips:
@@ -83,6 +91,10 @@ def raising_loop(
         await process.client.shutdown()
 
     return program
+
+
+def _fail() -> None:
+    raise ValueError("a bad batch")
 
 
 def crossed_blocks(first: ProcessNumber, *, step_s: float = 0.5) -> Program:
