@@ -45,7 +45,7 @@ class When:
 
     def __str__(self) -> str:
         what = f" {self.operation}" if self.operation else ""
-        later = f" +{self.plus_s:g}" if self.plus_s else ""
+        later = f" +{self.plus_s:.9f}".rstrip("0").rstrip(".") if self.plus_s else ""
         return f"{self.kind} {self.process}{what}#{self.count}{later}"
 
 

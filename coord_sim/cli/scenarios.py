@@ -11,6 +11,7 @@ from checker import History, LiveProcesses, check
 from coord_sim.cli.errors import CommandError, complain
 from coord_sim.cli.exit_codes import BAD_INPUT, INVALID, VALID
 from coord_sim.cli.terminal import plain
+from coord_sim.errors import ProgramError
 from coord_sim.scenarios import (
     Outcome,
     Scenario,
@@ -116,6 +117,10 @@ def simulate_scenario(
 
     Returns:
       0 if all expectations hold, 1 if one does not, 2 if there is no such scenario.
+
+    Raises:
+      CommandError: its program does something that the simulator cannot follow.
+      OSError: the file cannot be read.
     """
     try:
         scenario = scenario_named(name)
@@ -123,10 +128,13 @@ def simulate_scenario(
         _complain(error)
         return BAD_INPUT
     tried = [scenario.schedule.seed] if seeds is None else list(seeds)
-    for seed in tried:
-        outcome = run_scenario(scenario, _verdict, seed=seed, semantics=semantics)
-        if not outcome.holds:
-            break
+    try:
+        for seed in tried:
+            outcome = run_scenario(scenario, _verdict, seed=seed, semantics=semantics)
+            if not outcome.holds:
+                break
+    except ProgramError as error:
+        raise CommandError(f"{name}: {error}") from None
     if out is not None:
         outcome.run.history.save(out)
         print(f"history: {plain(out)} ({len(outcome.run.history.events)} events)")

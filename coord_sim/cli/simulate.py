@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import re
 import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from checker import Invalid, LiveProcesses, check
+from checker import Invalid, LiveProcesses, Verdict, check
 from checker.history import Crash as CrashEvent
+from coord_sim.cli.cases import add_case_options, case_words, named_program
 from coord_sim.cli.errors import CommandError
-from coord_sim.cli.exit_codes import code_of, worst
+from coord_sim.cli.exit_codes import INVALID, code_of, worst
 from coord_sim.cli.numbers import SECONDS_MAX, positive_int, positive_seconds
-from coord_sim.cli.terminal import Progress
+from coord_sim.cli.scenarios import add_scenario_options, simulate_scenario
+from coord_sim.cli.terminal import Progress, plain
 from coord_sim.cli.verdict_text import verdict_lines
-from coord_sim.core.identifiers import NS_PER_S, seconds
-from coord_sim.core.semantics import SEMANTICS, SHIPPED
-from coord_sim.errors import ScheduleError
+from coord_sim.core.identifiers import NS_PER_S
+from coord_sim.core.semantics import SHIPPED
+from coord_sim.errors import ProgramError, ScheduleError
 from coord_sim.faults import Crash, Fault, Restart
+from coord_sim.moments import When
 from coord_sim.schedule import Schedule
-from coord_sim.sim import KILLED, Run, draw_faults, simulate, training_loop
+from coord_sim.scenarios import Expectations, Scenario, ScenarioError
+from coord_sim.scenarios.tapes import TapeError, load_tape, save_tape
+from coord_sim.sim import KILLED, Run, Tape, draw_faults, simulate
+from coord_sim.sim.nemesis import draw_schedule
 
 EXAMPLES = """\
 examples:
@@ -28,10 +35,16 @@ examples:
       three processes; process 1 dies at 2.5 s and is back at 3 s (virtual time)
   coordlab simulate --processes 4 --seed 1 --semantics naive --out naive.jsonl
       the guide's strawman, which answers at once
-  coordlab simulate --processes 3 --random-faults --seeds 500
+  coordlab simulate --random-faults --seeds 500
       draw crashes and restarts from seeds 0 to 499, stop at the first invalid history
+  coordlab simulate --swarm --semantics published --seeds 500
+      every kind of fault, drawn anew for each seed, and progress demanded at the end
+  coordlab simulate --scenario single-reset
+      what is known to go wrong, by name: see coordlab scenarios
+  coordlab simulate --seed 8 --random-faults --tape run.tape && coordlab simulate --replay run.tape
+      keep all draws of a run, and replay it after the code has changed
 
-Exit code: 0 valid, 1 invalid, 2 bad input, 3 unknown.
+Exit code: 0 valid, 1 invalid (or no progress, or not deterministic), 2 bad input, 3 unknown.
 """
 
 FAULTS_UNTIL_S = 5.0
@@ -47,66 +60,135 @@ def add_parser(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--processes", type=positive_int, default=3, metavar="N")
-    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    add_case_options(parser)
+    parser.add_argument("--seed", type=int, metavar="S", help="0 if left out")
     parser.add_argument(
         "--seeds", type=positive_int, default=1, metavar="N", help="try N seeds from --seed on"
     )
-    parser.add_argument("--semantics", choices=list(SEMANTICS), default=SHIPPED.name)
-    parser.add_argument("--crash", action="append", default=[], type=_crash, metavar="P@S")
-    parser.add_argument("--restart", action="append", default=[], type=_restart, metavar="P@S")
-    parser.add_argument(
+    faults = parser.add_argument_group("faults")
+    faults.add_argument("--crash", action="append", default=[], type=_crash, metavar="P@S")
+    faults.add_argument("--restart", action="append", default=[], type=_restart, metavar="P@S")
+    faults.add_argument(
         "--random-faults", action="store_true", help="draw crashes and restarts from the seed"
     )
-    parser.add_argument("--heartbeat-timeout", type=positive_seconds, default=3.0, metavar="S")
-    parser.add_argument("--loss", type=float, default=0.0, metavar="P", help="packet loss, 0 to 1")
-    parser.add_argument("--steps", type=positive_int, default=8, metavar="N", help="blocks each")
+    faults.add_argument(
+        "--swarm", action="store_true", help="draw faults of every kind from the seed"
+    )
+    faults.add_argument(
+        "--no-stalls",
+        action="store_true",
+        help="with --swarm: nobody stands still for longer than the time-out",
+    )
+    parser.add_argument("--failures", choices=["suspicion", "crash-stop"], default="suspicion")
     parser.add_argument("--out", metavar="FILE", help="write the (last) history")
+    add_scenario_options(parser)
+    again = parser.add_argument_group("again")
+    again.add_argument("--tape", metavar="FILE", help="write the draws of the (last) run")
+    again.add_argument("--replay", metavar="FILE", help="play a tape, in place of all the above")
+    again.add_argument(
+        "--twice", action="store_true", help="run each seed twice, and compare the histories"
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Simulates, writes and checks."""
-    if options.random_faults and (options.crash or options.restart):
-        raise CommandError("--random-faults draws all faults; leave out --crash and --restart")
-    codes = []
+    if options.scenario is not None:
+        seeds = None
+        if options.seed is not None or options.seeds > 1:
+            seeds = range(options.seed or 0, (options.seed or 0) + options.seeds)
+        return simulate_scenario(
+            options.scenario, seeds=seeds, semantics=options.semantics, out=options.out
+        )
+    try:
+        if options.replay is not None:
+            return _replay(options)
+        return _simulate(options)
+    except (ScheduleError, ProgramError, TapeError, ScenarioError) as error:
+        raise CommandError(str(error)) from None
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    if options.random_faults or options.swarm:
+        if options.crash or options.restart:
+            drawn = "--swarm" if options.swarm else "--random-faults"
+            raise CommandError(f"{drawn} draws all faults; leave out --crash and --restart")
+    if options.random_faults and options.swarm:
+        raise CommandError("--swarm draws crashes too; leave out --random-faults")
+    program = named_program(options)
+    first, codes = options.seed or 0, []
     with Progress("seed", options.seeds) as progress:
-        for seed in range(options.seed, options.seed + options.seeds):
-            progress.step(seed - options.seed)
-            outcome = run_seed(options, seed)
-            verdict = check(outcome.history, LiveProcesses())
+        for seed in range(first, first + options.seeds):
+            progress.step(seed - first)
+            schedule = _schedule(options, seed)
+            tape = None if options.tape is None else Tape()
+            outcome = simulate(program, schedule, tape=tape)
+            verdict = check(outcome.history, LiveProcesses(failures=options.failures))
             codes.append(code_of(verdict))
-            if isinstance(verdict, Invalid):
+            if schedule.quiet_from_s is not None and not outcome.finished:
+                codes.append(INVALID)
+            if options.twice:
+                difference = _difference(outcome, simulate(program, schedule))
+                if difference is not None:
+                    print(f"seed {seed}: not deterministic: {plain(difference)}")
+                    return INVALID
+            if codes[-1] == INVALID:
                 break
+    if tape is not None:
+        save_tape(options.tape, _scenario(options, schedule), tape)
+        print(f"tape: {options.tape}")
+    name = f"seed {seed}" if options.seeds == 1 else f"seed {seed} of {options.seeds} tried"
+    _report(options, name, outcome, verdict)
+    if options.twice:
+        print("each seed gave the same history twice")
+    if codes[-1] == INVALID:
+        print(f"replay: {replay_command(options, seed)}")
+    return worst(codes)
+
+
+def _replay(options: argparse.Namespace) -> int:
+    scenario, tape = load_tape(options.replay)
+    outcome = simulate(scenario.make_program(), scenario.schedule, tape=tape)
+    verdict = check(outcome.history, LiveProcesses(failures=options.failures))
+    departure = tape.departure()
+    if departure is not None:
+        print(f"note: the code has changed, and the run is not the one of the tape: {departure}")
+    _report(options, f"tape {options.replay}", outcome, verdict)
+    return code_of(verdict)
+
+
+def _report(options: argparse.Namespace, name: str, outcome: Run, verdict: Verdict) -> None:
     if options.out is not None:
         outcome.history.save(options.out)
         print(f"history: {options.out} ({len(outcome.history.events)} events)")
     for note in notes_on(outcome):
-        print(f"note: {note}")
-    name = f"seed {seed}" if options.seeds == 1 else f"seed {seed} of {options.seeds} tried"
+        print(f"note: {plain(note)}")
     for line in verdict_lines(name, outcome.history, verdict):
         print(line)
-    if isinstance(verdict, Invalid):
-        print(f"replay: {replay_command(options, seed)}")
-    return worst(codes)
 
 
 def notes_on(outcome: Run) -> Iterator[str]:
     """What a reader of the verdict should know: faults that did not happen, processes that gave up."""
     if not outcome.finished:
-        yield f"stopped at the limit of {outcome.schedule.limit_s:g} s: somebody never finished"
-    events = outcome.history.events
-    end_ns = events[-1].time_ns if events else 0
+        waiting = ", ".join(
+            f"process {end.process} waits for {end.waits_for}"
+            for end in outcome.ends
+            if end.waits_for
+        )
+        yield f"stopped at {outcome.end_s:g} s: somebody never finished ({waiting or 'nobody waits'})"
+        if outcome.schedule.quiet_from_s is not None:
+            yield "no progress, although nothing was wrong any more"
     for fault in outcome.schedule.faults:
-        if seconds(fault.at_s) > end_ns:
+        if not isinstance(fault.at_s, When) and fault.at_s > outcome.end_s:
             yield f"{fault} did not happen: the run was over before"
-    for event in events:
-        if isinstance(event, CrashEvent) and event.cause != KILLED:
+    for event in outcome.history.events:
+        if isinstance(event, CrashEvent) and event.cause not in (None, KILLED):
             yield f"process {event.process} ended at {event.time_ns / NS_PER_S:.3f} s: {event.cause}"
+    for line in outcome.log:
+        yield str(line)
 
 
-def run_seed(options: argparse.Namespace, seed: int) -> Run:
-    """One simulated run."""
+def _schedule(options: argparse.Namespace, seed: int) -> Schedule:
     faults: tuple[Fault, ...] = (*options.crash, *options.restart)
     if options.random_faults:
         faults = draw_faults(
@@ -115,29 +197,53 @@ def run_seed(options: argparse.Namespace, seed: int) -> Run:
             until_s=FAULTS_UNTIL_S,
             heartbeat_timeout_s=options.heartbeat_timeout,
         )
-    try:
-        schedule = Schedule(
-            processes=options.processes,
-            seed=seed,
-            faults=faults,
-            semantics=options.semantics,
-            heartbeat_timeout_s=options.heartbeat_timeout,
-            loss=options.loss,
-        )
-    except ScheduleError as error:
-        raise CommandError(str(error)) from None
-    return simulate(training_loop(options.steps), schedule)
+    schedule = Schedule(
+        processes=options.processes,
+        seed=seed,
+        faults=faults,
+        semantics=options.semantics or SHIPPED.name,
+        mutant=options.mutant,
+        heartbeat_timeout_s=options.heartbeat_timeout,
+        loss=options.loss,
+    )
+    if options.swarm:
+        return draw_schedule(seed, schedule, stalls=not options.no_stalls)
+    return schedule
+
+
+def _scenario(options: argparse.Namespace, schedule: Schedule) -> Scenario:
+    return Scenario(
+        name="kept-run",
+        title="A run that was kept on a tape",
+        what=f"What `coordlab simulate` ran with seed {schedule.seed}.",
+        why="It was asked for with --tape.",
+        schedule=schedule,
+        program=options.program,
+        arguments=dict(options.argument),
+        expect=Expectations(verdicts={f"round-{options.failures}": "valid"}),
+    )
+
+
+def _difference(first: Run, second: Run) -> str | None:
+    """Where two runs of one schedule differ; None if nowhere."""
+    texts = [run.history.to_text().splitlines() for run in (first, second)]
+    hashes = [hashlib.sha256("\n".join(text).encode()).digest() for text in texts]
+    if hashes[0] == hashes[1]:
+        return None
+    for number, (one, another) in enumerate(zip(*texts, strict=False)):
+        if one != another:
+            return f"line {number + 1} of the history was {one}, and then {another}"
+    return f"the history had {len(texts[0])} lines, and then {len(texts[1])}"
 
 
 def replay_command(options: argparse.Namespace, seed: int) -> str:
     """The command that runs exactly this seed again."""
-    words = ["coordlab", "simulate", "--processes", str(options.processes), "--seed", str(seed)]
-    words += ["--semantics", options.semantics, "--steps", str(options.steps)]
-    words += ["--heartbeat-timeout", repr(options.heartbeat_timeout)]
-    if options.loss:
-        words += ["--loss", repr(options.loss)]
-    if options.random_faults:
-        words.append("--random-faults")
+    words = ["coordlab", "simulate", "--seed", str(seed), *case_words(options)]
+    for flag in ("random_faults", "swarm", "no_stalls"):
+        if getattr(options, flag):
+            words.append(f"--{flag.replace('_', '-')}")
+    if options.failures != "suspicion":
+        words += ["--failures", options.failures]
     for crash in options.crash:
         words += ["--crash", f"{crash.process}@{crash.at_s!r}"]
     for restart in options.restart:

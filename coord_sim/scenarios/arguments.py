@@ -35,12 +35,16 @@ def argument_problems(
 
 
 def read_arguments(program: str, table: Mapping[str, object], reader: Reader) -> dict[str, Any]:
-    """The arguments of a program that exists, from the table of a file."""
+    """The arguments of a program that exists, from the table of a file: counts and times from 0 on."""
     parameters = inspect.signature(PROGRAMS[program]).parameters
     hints = typing.get_type_hints(PROGRAMS[program], include_extras=True)
-    return reader.table(
+    read = reader.table(
         ("program",),
         table,
         {name: hints[name] for name in parameters},
         [name for name, known in parameters.items() if known.default is inspect.Parameter.empty],
     )
+    for name, value in read.items():
+        if isinstance(value, int | float) and value < 0:
+            reader.report(("program", name), f"must be at least 0, found {value}")
+    return read

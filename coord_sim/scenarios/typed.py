@@ -32,11 +32,14 @@ class Reader:
     Args:
       processes: How many the job has; None if that is not known.
       report: Takes the problems.
+
+    Attributes:
+      report: The same.
     """
 
     def __init__(self, processes: int | None, report: Report) -> None:
         self._processes = processes
-        self._report = report
+        self.report = report
 
     def table(
         self,
@@ -58,12 +61,12 @@ class Reader:
         read: dict[str, Any] = {}
         for key, value in table.items():
             if key not in known:
-                self._report((*path, key), f"unknown key {key!r}{nearest(key, known)}")
+                self.report((*path, key), f"unknown key {key!r}{nearest(key, known)}")
             else:
                 read[known[key]] = self.value((*path, key), value, hints[known[key]])
         for name in required:
             if keys.get(name, name) not in table:
-                self._report(path, f"the key {keys.get(name, name)!r} is missing")
+                self.report(path, f"the key {keys.get(name, name)!r} is missing")
         return read
 
     def value(self, path: Path, value: object, hint: Any) -> Any:
@@ -89,7 +92,7 @@ class Reader:
     def record(self, path: Path, value: object, kind: type[Any]) -> Any:
         """A dataclass from a table."""
         if not isinstance(value, dict):
-            self._report(path, f"must be a table, found {shown(value)}")
+            self.report(path, f"must be a table, found {shown(value)}")
             return None
         hints = typing.get_type_hints(kind, include_extras=True)
         required = [
@@ -108,10 +111,10 @@ class Reader:
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            self._report(path, f"must be {_NAMES[kind]}, found {shown(value)}")
+            self.report(path, f"must be {_NAMES[kind]}, found {shown(value)}")
             return None
         if isinstance(value, float) and not math.isfinite(value):
-            self._report(path, f"must be finite, found {value}")
+            self.report(path, f"must be finite, found {value}")
             return None
         return value
 
@@ -119,7 +122,7 @@ class Reader:
         number = self._scalar(path, value, int)
         if isinstance(number, int) and self._processes is not None:
             if not 0 <= number < self._processes:
-                self._report(path, f"process {number} is not one of 0 to {self._processes - 1}")
+                self.report(path, f"process {number} is not one of 0 to {self._processes - 1}")
                 return None
         return number
 
@@ -127,7 +130,7 @@ class Reader:
         if isinstance(value, str):
             if value == SERVICE:
                 return value
-            self._report(path, f"unknown member {value!r}{nearest(value, [SERVICE])}")
+            self.report(path, f"unknown member {value!r}{nearest(value, [SERVICE])}")
             return None
         return self._process(path, value)
 
@@ -135,13 +138,13 @@ class Reader:
         if not isinstance(value, str):
             time_s = self._scalar(path, value, float)
             if isinstance(time_s, float) and time_s < 0:
-                self._report(path, f"{time_s:g} s is before the run begins")
+                self.report(path, f"{time_s:g} s is before the run begins")
                 return None
             return time_s
         try:
             moment = parse_moment(value)
         except ValueError:
-            self._report(path, f"{value!r} is no moment; write {FORMS}")
+            self.report(path, f"{value!r} is no moment; write {FORMS}")
             return None
         if isinstance(moment, float):
             return self._moment(path, moment)
@@ -151,7 +154,7 @@ class Reader:
 
     def _tuple(self, path: Path, value: object, hint: Any) -> object:
         if not isinstance(value, list):
-            self._report(path, f"must be a list, found {shown(value)}")
+            self.report(path, f"must be a list, found {shown(value)}")
             return None
         may_be_none = types.NoneType in typing.get_args(hint)
         read: list[object] = []
@@ -166,7 +169,7 @@ class Reader:
 
     def _mapping(self, path: Path, value: object, hint: Any) -> object:
         if not isinstance(value, dict):
-            self._report(path, f"must be a table, found {shown(value)}")
+            self.report(path, f"must be a table, found {shown(value)}")
             return None
         read = {key: self.value((*path, key), inner, hint) for key, inner in value.items()}
         return None if None in read.values() else read

@@ -50,11 +50,17 @@ def explained(scenario: Scenario, *, command: str) -> Iterator[str]:
 
 
 def _filled(text: str) -> list[str]:
-    return textwrap.wrap(" ".join(text.split()), _WIDTH)
+    return textwrap.wrap(" ".join(text.split()), _WIDTH, break_on_hyphens=False)
 
 
 def _item(sentence: str) -> list[str]:
-    return textwrap.wrap(sentence, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+    return textwrap.wrap(
+        sentence,
+        _WIDTH,
+        initial_indent="  - ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+    )
 
 
 def _program_in_words(scenario: Scenario) -> str:

@@ -50,11 +50,18 @@ _SLEEP: Final = time.sleep
 class _Guard(threading.local):
     """Whether this thread is inside a simulated program."""
 
-    running: _Running | None = None
+    running: Running | None = None
 
 
-class _Running:
-    """A simulation whose program runs now, in one thread."""
+class Running:
+    """A simulation whose program runs now, in one thread.
+
+    Attributes:
+      thread: The thread.
+      process: Whose program is inside a step; None between steps.
+      turns: Grows with each step.
+      is_told: Whether it was told that it never yields.
+    """
 
     __slots__ = ("is_told", "process", "thread", "turns")
 
@@ -66,53 +73,43 @@ class _Running:
 
 
 _guard = _Guard()
-_watched: dict[int, _Running] = {}
+_watched: dict[int, Running] = {}
 _lock = threading.Lock()
 _is_hooked = False
 _watchdog: threading.Thread | None = None
 
 
 class ProgramGuard:
-    """Watches the programs of one simulation.
+    """Watches the programs of one simulation: `with guard:` around the run.
 
-    `with guard:` around the run; `enter` and `leave` around each step of a program.
+    Attributes:
+      running: Whose program runs now; to be told around each step.
     """
 
-    __slots__ = ("_before", "_running")
+    __slots__ = ("_before", "running")
 
     def __init__(self) -> None:
-        self._running = _Running()
-        self._before: _Running | None = None
+        self.running = Running()
+        self._before: Running | None = None
 
     def __enter__(self) -> ProgramGuard:
         _install()
-        self._running.thread = threading.get_ident()
+        self.running.thread = threading.get_ident()
         self._before = _guard.running
-        _guard.running = self._running
+        _guard.running = self.running
         with _lock:
             if not _watched:
                 _replace_unaudited()
-            _watched[id(self._running)] = self._running
+            _watched[id(self.running)] = self.running
         return self
 
     def __exit__(self, *_: object) -> None:
         _guard.running = self._before
         with _lock:
-            _watched.pop(id(self._running), None)
+            _watched.pop(id(self.running), None)
             if not _watched:
                 _put_back()
 
-    def enter(self, process: int) -> int | None:
-        """A step of the program of a process begins; returns whose step it interrupts."""
-        running = self._running
-        running.turns += 1
-        interrupted = running.process
-        running.process = process
-        return interrupted
-
-    def leave(self, interrupted: int | None) -> None:
-        """The step is over."""
-        self._running.process = interrupted
 
 
 def _install() -> None:

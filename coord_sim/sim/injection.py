@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from checker.history import Fault as FaultEvent
@@ -24,7 +23,7 @@ class Injector:
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        self._counts: Counter[tuple[str, int, str]] = Counter()
+        self._counts: dict[tuple[str, int, str], int] = {}
         self._waiting: list[tuple[When, Fault]] = []
         self.restarts_to_come = 0
         self.record: list[FaultEvent] = []
@@ -41,8 +40,7 @@ class Injector:
     def happened(self, kind: str, process: int, operation: str) -> None:
         """Counts something that conditions name; those that hold now let their faults come."""
         key = (kind, process, operation)
-        count = self._counts[key] + 1
-        self._counts[key] = count
+        self._counts[key] = count = self._counts.get(key, 0) + 1
         if not self._waiting:
             return
         for entry in list(self._waiting):

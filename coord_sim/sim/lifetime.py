@@ -330,21 +330,22 @@ class Lifetime:
 
     def _step(self, task: _Task) -> None:
         """Runs a coroutine up to its next wait."""
-        simulation = self._simulation
         self._look_at_time()
-        guard = simulation.guard
-        inside = guard.enter(self.process)
+        running = self._simulation.guard.running
+        interrupted = running.process  # A step of its own, if it has started this coroutine.
+        running.process = self.process
+        running.turns += 1
         try:
             waits_for = task.coroutine.send(None)
         except StopIteration as returned:
-            guard.leave(inside)
+            running.process = interrupted
             self._ended(task, returned.value)
             return
         except Exception as error:
-            guard.leave(inside)
+            running.process = interrupted
             self._raised(task, error)
             return
-        guard.leave(inside)
+        running.process = interrupted
         if not isinstance(waits_for, Wait):
             task.coroutine.close()
             raise ProgramError(
@@ -391,11 +392,16 @@ class Lifetime:
                 f"the program of process {self.process} uses asyncio, but the simulator drives it without "
                 "an event loop; use process.sleep, process.start and process.client"
             ) from error
-        if task is not self._tasks[0] and task.result.is_awaited:
-            self._tasks.remove(task)
-            task.result.fail(error)
+        if task is self._tasks[0]:
+            self._simulation.end(self, _story(error))
             return
-        self._simulation.end(self, _story(error))
+        self._tasks.remove(task)
+        task.result.fail(error)
+        self._queue.after(0, self._end_unless_awaited, task, error)
+
+    def _end_unless_awaited(self, task: _Task, error: Exception) -> None:
+        if not task.result.is_awaited:
+            self._simulation.end(self, _story(error))
 
     # --- what the program asks for -------------------------------------------------------------
 

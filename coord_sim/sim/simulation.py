@@ -69,6 +69,7 @@ class Simulation:
       queue: The virtual time.
       network: The links between members.
       events: What the processes saw so far.
+      happened: To be called with something that conditions of faults name.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Simulation:
         self._live_set: tuple[AliveTasks, LiveSet] | None = None
         self._data_plane: DataPlane | None = None
         self._injector = Injector(self)
+        self.happened = self._injector.happened
         factory = service or service_mutants.get(schedule.mutant, CoordinationService)
         self._hosts = [
             self._host(number, factory, observer) for number in range(schedule.services)
@@ -401,10 +403,6 @@ class Simulation:
     def _held_until_ns(self, sender: int, receiver: int, now_ns: int) -> int:
         paused_ns = max(self.members[p].paused_until_ns for p in (sender, receiver))
         return max(now_ns, paused_ns, self.network.held_until_ns(sender, receiver, now_ns))
-
-    def happened(self, kind: str, process: int, operation: str) -> None:
-        """Something that conditions of faults name."""
-        self._injector.happened(kind, process, operation)
 
     # --- what is noted -------------------------------------------------------------------------
 

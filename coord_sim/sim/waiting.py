@@ -14,21 +14,18 @@ class Wait(Generic[T]):
     Attributes:
       what: In words, for who asks what a process waits for.
       done: Whether it has happened.
+      is_awaited: Whether anybody has awaited it.
     """
 
-    __slots__ = ("_error", "_resume", "_value", "done", "what")
+    __slots__ = ("_error", "_resume", "_value", "done", "is_awaited", "what")
 
     def __init__(self, what: str = "") -> None:
         self.what = what
         self.done = False
+        self.is_awaited = False
         self._value: Any = None
         self._error: BaseException | None = None
         self._resume: list[Callable[[], None]] | None = None
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether somebody waits for it now."""
-        return self._resume is not None
 
     def happen(self, value: T) -> None:
         """Lets it happen and resumes who waits."""
@@ -56,6 +53,7 @@ class Wait(Generic[T]):
                 resume()
 
     def __await__(self) -> Generator[Wait[Any], None, T]:
+        self.is_awaited = True
         while not self.done:
             yield self
         if self._error is not None:

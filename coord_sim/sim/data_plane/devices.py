@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from coord_sim.core.identifiers import seconds
-from coord_sim.core.messages import TaskInfo, TaskState, TasksWatched
+from coord_sim.core.messages import TasksWatched
 from coord_sim.errors import CollectiveError, ServiceError
-from coord_sim.sim.data_plane.plane import DataPlane, Member, Part
+from coord_sim.sim.data_plane.plane import DataPlane, Member, Part, Roster
 from coord_sim.sim.data_plane.values import Operation, Value
+from coord_sim.sim.live_devices import LiveSet
 from coord_sim.sim.waiting import Wait
 
 WATCH_AGAIN_S: Final = 1.0
@@ -29,6 +30,8 @@ WATCH_AGAIN_S: Final = 1.0
 
 _NOW: Final = -1
 """The version that is answered at once."""
+
+_NOBODY: Final = LiveSet({})
 
 
 class DevicesHost(Protocol):
@@ -112,15 +115,16 @@ class Devices:
         host: DevicesHost,
         *,
         abort_collectives: bool,
-        live: Mapping[int, int] | None = None,
+        live: LiveSet | None = None,
     ) -> None:
+        self._process = process
         self._me: Member = (process, incarnation)
         self._plane = plane
         self._host = host
         self._aborts = abort_collectives
-        self._live = live
+        self._live = live or _NOBODY
         self._is_watching = False
-        self._news: dict[int, tuple[int, bool]] = {}  # process: incarnation, is connected
+        self._news: dict[int, int] = {}  # Process -> incarnation, or `GONE`.
         self._work: deque[_Collective | _Computation] = deque()
         self._is_busy = self._is_going_on = False
         self._part: Part | None = None
@@ -165,26 +169,24 @@ class Devices:
 
     # --- what the process tells ------------------------------------------------------------------
 
-    def note_live(self, live: Mapping[int, int]) -> None:
+    def note_live(self, live: LiveSet) -> None:
         """`get_live_nodes` was answered: these incarnations are in the communicators to come."""
         self._live = live
         if self._is_watching:
-            self._learn((process, incarnation, True) for process, incarnation in live.items())
+            self._learn(live.incarnation_by_process)
 
     # --- dispatch --------------------------------------------------------------------------------
 
     def _collective(self, operation: Operation, value: Value | Array, live: Iterable[int]) -> Array:
         processes = tuple(sorted(live))
-        array = Array(self, f"collective {operation} over {', '.join(map(str, processes))}")
-        if self._me[0] not in processes:
-            raise ValueError(f"process {self._me[0]} is not among the members {processes}")
-        live = self._live or {}
-        unknown = tuple(process for process in processes if process not in live)
-        members = tuple((process, live[process]) for process in processes if process in live)
-        self._dispatch(_Collective(array, self._own((value,)), operation, members, unknown))
+        if self._process not in processes:
+            raise ValueError(f"process {self._process} is not among the members {processes}")
+        roster = self._plane.roster(self._live, processes)
+        array = Array(self, f"collective {operation} over {roster.text}")
+        self._dispatch(_Collective(array, self._own((value,)), operation, roster))
         if self._aborts and not self._is_watching:
             self._is_watching = True
-            self.note_live(self._live or {})
+            self.note_live(self._live)
             self._host.start(self._watch())
         return array
 
@@ -244,47 +246,47 @@ class Devices:
             finish()
 
     def _join(self, work: _Collective) -> None:
-        refusal = self._refusal(work)
+        refusal = self._refusal(work.roster)
         if refusal is not None:
             self._end(None, refusal)
             return
         (value,) = _values(work.inputs)
-        self._part = self._plane.join(self._me, work.members, work.operation, value, self._end)
+        self._part = self._plane.join(self._me, work.roster, work.operation, value, self._end)
 
     # --- who is dead -----------------------------------------------------------------------------
 
-    def _refusal(self, work: _Collective) -> CollectiveError | None:
-        """Why the device cannot do it; None if nothing is known against it."""
-        if work.unknown:
+    def _refusal(self, roster: Roster) -> CollectiveError | None:
+        """Why there is no collective with these members; None if nothing is known against it."""
+        if roster.unknown:
             return CollectiveError(
                 "FAILED_PRECONDITION: the latest live set of this process does not name "
-                + ", ".join(map(str, work.unknown)),
-                work.unknown,
+                + ", ".join(map(str, roster.unknown)),
+                roster.unknown,
             )
-        gone = [member for member in work.members if self._is_gone(member)]
+        members, news = roster.incarnations, self._news
+        if members.items() <= news.items():
+            return None
+        gone = [p for p, incarnation in members.items() if news.get(p, incarnation) != incarnation]
         if not gone:
             return None
         return CollectiveError(
-            f"FAILED_PRECONDITION: incarnation {gone[0][1]} of process {gone[0][0]} is not connected",
-            (process for process, _ in gone),
+            f"FAILED_PRECONDITION: incarnation {members[gone[0]]} of process {gone[0]} is not connected",
+            gone,
         )
 
-    def _is_gone(self, member: Member) -> bool:
-        process, incarnation = member
-        return self._news.get(process, (incarnation, True)) != (incarnation, True)
-
-    def _learn(self, news: Iterable[tuple[int, int, bool]]) -> None:
+    def _learn(self, news: Mapping[int, int]) -> None:
         """Takes news of tasks. The latest wins: what a service sends to a process arrives in order.
 
         (Not if `Degrade(raw=True)` puts it out of order: then the living may be taken for dead until
         the states of the tasks change again.)
         """
-        for process, incarnation, is_connected in news:
-            self._news[process] = (incarnation, is_connected)
+        if news.items() <= self._news.items():
+            return
+        self._news.update(news)
         if self._part is not None:
             work = self._work[0]
             assert isinstance(work, _Collective)
-            refusal = self._refusal(work)
+            refusal = self._refusal(work.roster)
             if refusal is not None:
                 self._part.cancel()
                 self._end(None, refusal)
@@ -299,7 +301,7 @@ class Devices:
                 await self._pause()
                 continue
             version = watched.version
-            self._learn(_news(task) for task in watched.tasks if task.incarnation)
+            self._learn(self._plane.news(watched))
 
     def _pause(self) -> Wait[None]:
         wait: Wait[None] = Wait("a pause between two tries to watch the tasks")
@@ -320,18 +322,13 @@ class _Computation:
 
 @dataclass(frozen=True, slots=True)
 class _Collective:
-    """Work for the devices of several processes; it fails if `unknown` ones are among them."""
+    """Work for the devices of several processes."""
 
     array: Array
     inputs: tuple[Value | Array, ...]
     operation: Operation
-    members: tuple[Member, ...]
-    unknown: tuple[int, ...]
+    roster: Roster
 
 
 def _values(inputs: tuple[Value | Array, ...]) -> list[Value]:
     return [value.settled_value() if isinstance(value, Array) else value for value in inputs]
-
-
-def _news(task: TaskInfo) -> tuple[int, int, bool]:
-    return task.task, task.incarnation, task.state is TaskState.CONNECTED

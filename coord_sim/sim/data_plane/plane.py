@@ -21,16 +21,20 @@ Source: the JAX guide "Fault Tolerant Distributed JAX", sections Getting Stuck i
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias
 
 from coord_sim.core.identifiers import seconds
+from coord_sim.core.messages import TaskState, TasksWatched
 from coord_sim.errors import CollectiveError
 from coord_sim.sim.data_plane.values import Operation, Value, nothing_like
 from coord_sim.sim.entropy import Stream
 
 Member: TypeAlias = tuple[int, int]
 """A process and one of its incarnations."""
+
+GONE: Final = 0
+"""In news of a task, in place of its incarnation: it is not connected."""
 
 HeldUntil: TypeAlias = Callable[[int, int, int], int]
 """(sender, receiver, now in ns) -> when a message sent now gets through, in ns; now if nothing is in the
@@ -62,6 +66,28 @@ _FATES: Final = ((0.4, Fate.FINISHES), (0.45, Fate.WRONG), (0.75, Fate.FAILS), (
 
 End: TypeAlias = Callable[[Value, CollectiveError | None], None]
 """Takes the result, or the error."""
+
+
+class Roster:
+    """The members that a live set gives to a list of processes; one for all who got that answer.
+
+    Attributes:
+      processes: Ascending.
+      incarnations: Process -> incarnation, of those that the live set names.
+      unknown: The others: no collective is possible.
+      text: The processes, in words.
+      communicator: The members' communicator, once one of them has used it.
+    """
+
+    __slots__ = ("communicator", "incarnations", "live", "processes", "text", "unknown")
+
+    def __init__(self, live: Mapping[int, int], processes: tuple[int, ...]) -> None:
+        self.live = live
+        self.processes = processes
+        self.incarnations = {process: live[process] for process in processes if process in live}
+        self.unknown = tuple(process for process in processes if process not in live)
+        self.text = ", ".join(map(str, processes))
+        self.communicator: _Communicator | None = None
 
 
 class Timeline(Protocol):
@@ -137,6 +163,9 @@ class DataPlane:
         self._communicators: dict[tuple[Member, ...], _Communicator] = {}
         self._by_member: dict[Member, dict[_Communicator, None]] = {}
         self._over: set[Member] = set()
+        self._latest_roster: Roster | None = None
+        self._latest_watched: TasksWatched | None = None
+        self._latest_news: dict[int, int] = {}
 
     def died(self, process: int, incarnation: int) -> None:
         """A lifetime is over, by a crash or by itself: its connections are closed."""
@@ -151,34 +180,54 @@ class DataPlane:
         """Whether that lifetime is over."""
         return member in self._over
 
+    def roster(self, live: Mapping[int, int], processes: tuple[int, ...]) -> Roster:
+        """The members; the same object for all who ask for the same, one after the other."""
+        latest = self._latest_roster
+        if latest is None or latest.live is not live or latest.processes != processes:
+            latest = self._latest_roster = Roster(live, processes)
+        return latest
+
+    def news(self, watched: TasksWatched) -> dict[int, int]:
+        """The states of the tasks: process -> incarnation, or `GONE`. One for all who were told."""
+        if watched is not self._latest_watched:
+            self._latest_watched = watched
+            self._latest_news = {
+                task.task: task.incarnation if task.state is TaskState.CONNECTED else GONE
+                for task in watched.tasks
+                if task.incarnation  # It has registered some time.
+            }
+        return self._latest_news
+
     def join(
-        self,
-        member: Member,
-        members: tuple[Member, ...],
-        operation: Operation,
-        value: Value,
-        end: End,
+        self, member: Member, roster: Roster, operation: Operation, value: Value, end: End
     ) -> Part:
-        """A member joins its next collective on the communicator of `members`, which are ascending.
+        """A member joins its next collective on the communicator of a roster without unknown ones.
 
         Args:
           member: Who joins.
-          members: All members, `member` among them.
+          roster: All members, `member` among them.
           operation: What it does.
           value: What it brings.
           end: Called once with the result or an error, unless the part is cancelled or nothing comes.
         """
+        communicator = roster.communicator
+        if communicator is None:
+            communicator = roster.communicator = self._communicator(roster)
+        self._by_member.setdefault(member, {})[communicator] = None
+        return communicator.join(member, operation, value, end)
+
+    def _communicator(self, roster: Roster) -> _Communicator:
+        members = tuple(roster.incarnations.items())
         key = members
         if self._is_without_incarnations:
             key = tuple((process, 0) for process, _ in members)
         communicator = self._communicators.get(key)
         if communicator is None:
             communicator = self._communicators[key] = _Communicator(self, key)
-            for other in members:
-                if other not in self._over:
-                    self._by_member.setdefault(other, {})[communicator] = None
-        self._by_member.setdefault(member, {})[communicator] = None
-        return communicator.join(member, operation, value, end)
+            for member in members:
+                if member not in self._over:
+                    self._by_member.setdefault(member, {})[communicator] = None
+        return communicator
 
     def draw_latency_ns(self) -> int:
         """How long a result takes to a member."""

@@ -1,0 +1,1 @@
+"""The pytest plugin: simulations and servers as fixtures."""
