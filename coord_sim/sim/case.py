@@ -162,7 +162,7 @@ def _module_named(name: str) -> Any:
         sys.path.insert(0, here)  # As `python -m` has it; a command that was installed has not.
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it is the user's code
         raise CaseError(f"cannot import {name}: {type(error).__name__}: {error}") from None
 
 
@@ -178,7 +178,7 @@ def _module_of_file(file: str) -> Any:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         del sys.modules[name]
         raise CaseError(f"cannot import {file}: {type(error).__name__}: {error}") from None
     return module
@@ -187,8 +187,7 @@ def _module_of_file(file: str) -> Any:
 # --- text --------------------------------------------------------------------------------------
 
 _CLASSES: Final[Mapping[str, type[Any]]] = {
-    kind.__name__: kind
-    for kind in (Case, Schedule, Place, When, *typing.get_args(faults.Fault))
+    kind.__name__: kind for kind in (Case, Schedule, Place, When, *typing.get_args(faults.Fault))
 }
 
 

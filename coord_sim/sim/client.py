@@ -80,11 +80,19 @@ class Client:
             if tasks == self._everybody:
                 tasks = self._everybody
         request = GetAliveTasks(caller=self._caller, task=self._task, tasks=tasks)
-        return self._calls.live_set(await self._ask(request, AliveTasks))
+        answer = await self._calls.call(request)
+        if not isinstance(answer, AliveTasks):
+            raise _refusal(answer)
+        return self._calls.live_set(answer)
 
     async def key_value_set(self, key: str, value: str, allow_overwrite: bool = False) -> None:
         """Stores a value."""
-        await self.key_value_set_bytes(key, value.encode(), allow_overwrite)
+        request = InsertKeyValue(
+            caller=self._caller, key=key, value=value.encode(), allow_overwrite=allow_overwrite
+        )
+        answer = await self._calls.call(request)
+        if isinstance(answer, Status):
+            raise ServiceError(answer)
 
     async def key_value_set_bytes(
         self, key: str, value: bytes, allow_overwrite: bool = False
@@ -183,7 +191,11 @@ class Client:
 
 
 def _expect(answer: Answer, kind: type[AnswerT]) -> AnswerT:
-    if isinstance(answer, Status):
-        raise ServiceError(answer)
-    assert isinstance(answer, kind)
+    if not isinstance(answer, kind):
+        raise _refusal(answer)
     return answer
+
+
+def _refusal(answer: Answer) -> ServiceError:
+    assert isinstance(answer, Status), "the service answers a request with its kind, or an error"
+    return ServiceError(answer)

@@ -353,7 +353,7 @@ class Lifetime:
                 "does not offer; use process.sleep and process.client"
             )
         task.waits_for = waits_for
-        waits_for.then(lambda: self._resume(task))
+        waits_for.then(self._resume, task)
 
     def _resume(self, task: _Task) -> None:
         if not self.is_alive:

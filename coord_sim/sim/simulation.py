@@ -21,6 +21,7 @@ from coord_sim.schedule import Place, Schedule
 from coord_sim.sim.disk import Disk
 from coord_sim.sim.entropy import Entropy, Tape
 from coord_sim.sim.event_queue import Ending, EventQueue
+from coord_sim.sim.garbage import rare_collections
 from coord_sim.sim.guard import STEPS_PER_INSTANT_MAX, ProgramGuard
 from coord_sim.sim.injection import Injector
 from coord_sim.sim.lifetime import Lifetime, Member
@@ -62,7 +63,11 @@ def simulate(
 
 
 class Simulation:
-    """A run that can be stepped, looked at and interfered with. Arguments as of `simulate`.
+    """A run that can be stepped, looked at and interfered with. Arguments as of `simulate`, and:
+
+    Args:
+      is_open: Whether it goes on, up to the limit, when everybody has ended: somebody may be started
+        again from outside.
 
     Attributes:
       schedule: What is run.
@@ -80,6 +85,7 @@ class Simulation:
         service: ServiceFactory | None = None,
         observer: Observer | None = None,
         tape: Tape | None = None,
+        is_open: bool = False,
     ) -> None:
         self.schedule = schedule
         self.queue = EventQueue()
@@ -100,6 +106,7 @@ class Simulation:
         self._program = program
         self._limit_ns = seconds(schedule.limit_s)
         self._ending = Ending()
+        self._is_open = is_open
         self._calls = 0
         self._starts = [0] * schedule.processes
         self._lifetimes: list[Lifetime | None] = [None] * schedule.processes
@@ -167,7 +174,7 @@ class Simulation:
 
     def run(self) -> Run:
         """Runs to the end."""
-        with self.guard:
+        with self.guard, rare_collections():
             self.queue.run(self._limit_ns, self._ending)
         return self.result()
 
@@ -296,7 +303,7 @@ class Simulation:
             self.happened("crash", process, "")
 
     def _look_for_the_end(self) -> None:
-        if self._running == 0 and self._starts_to_come == 0:
+        if self._running == 0 and self._starts_to_come == 0 and not self._is_open:
             if self._injector.restarts_to_come == 0:
                 self._ending.is_over = True
 

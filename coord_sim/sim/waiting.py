@@ -17,7 +17,7 @@ class Wait(Generic[T]):
       is_awaited: Whether anybody has awaited it.
     """
 
-    __slots__ = ("_error", "_resume", "_value", "done", "is_awaited", "what")
+    __slots__ = ("_error", "_value", "_waiting", "done", "is_awaited", "what")
 
     def __init__(self, what: str = "") -> None:
         self.what = what
@@ -25,32 +25,25 @@ class Wait(Generic[T]):
         self.is_awaited = False
         self._value: Any = None
         self._error: BaseException | None = None
-        self._resume: list[Callable[[], None]] | None = None
+        self._waiting: list[tuple[Callable[..., None], Any]] = []
 
     def happen(self, value: T) -> None:
         """Lets it happen and resumes who waits."""
         self.done = True
         self._value = value
-        self._wake()
+        for resume, argument in self._waiting:
+            resume(argument)
 
     def fail(self, error: BaseException) -> None:
         """Lets it end with an exception, which is raised in who waits."""
         self.done = True
         self._error = error
-        self._wake()
+        for resume, argument in self._waiting:
+            resume(argument)
 
-    def then(self, resume: Callable[[], None]) -> None:
+    def then(self, resume: Callable[[Any], None], argument: Any) -> None:
         """Says how to resume who waits."""
-        if self._resume is None:
-            self._resume = [resume]
-        else:
-            self._resume.append(resume)
-
-    def _wake(self) -> None:
-        waiting, self._resume = self._resume, None
-        if waiting is not None:
-            for resume in waiting:
-                resume()
+        self._waiting.append((resume, argument))
 
     def __await__(self) -> Generator[Wait[Any], None, T]:
         self.is_awaited = True

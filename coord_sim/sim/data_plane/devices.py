@@ -25,9 +25,6 @@ from coord_sim.sim.data_plane.values import Operation, Value
 from coord_sim.sim.live_devices import LiveSet
 from coord_sim.sim.waiting import Wait
 
-WATCH_AGAIN_S: Final = 1.0
-"""Wait before the states are asked for again after an error."""
-
 _NOW: Final = -1
 """The version that is answered at once."""
 
@@ -186,7 +183,6 @@ class Devices:
         self._dispatch(_Collective(array, self._own((value,)), operation, roster))
         if self._aborts and not self._is_watching:
             self._is_watching = True
-            self.note_live(self._live)
             self._host.start(self._watch())
         return array
 
@@ -297,17 +293,9 @@ class Devices:
             try:
                 watched = await self._host.watch_tasks(version)
             except ServiceError:
-                version = _NOW
-                await self._pause()
-                continue
+                return  # What refuses the watch ends the client, and with it the process.
             version = watched.version
             self._learn(self._plane.news(watched))
-
-    def _pause(self) -> Wait[None]:
-        wait: Wait[None] = Wait("a pause between two tries to watch the tasks")
-        timeline = self._plane.timeline
-        timeline.at(timeline.now_ns + seconds(WATCH_AGAIN_S), lambda: wait.happen(None))
-        return wait
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,22 +97,22 @@ def _fail() -> None:
     raise ValueError("a bad batch")
 
 
-def crossed_blocks(first: ProcessNumber, *, step_s: float = 0.5) -> Program:
-    """Two blocks over different sets of processes, which one process enters in the other order.
+def crossed_blocks(first: ProcessNumber | None = None, *, step_s: float = 0.5) -> Program:
+    """Two rounds over different sets of processes, which one process enters in the other order.
 
     Args:
-      first: The process that begins with the block over all.
-      step_s: Length of a block.
+      first: The process that begins with the round over all; the others begin with the first two.
+      step_s: Time between the rounds.
     """
 
     async def program(process: Process) -> None:
         everybody = process.participants
-        some = tuple(number for number in everybody if number <= max(first, 1))
+        some = tuple(everybody[:2])
         order = (everybody, some) if process.number == first else (some, everybody)
         for processes in order:
             if process.number in processes:
                 live = await process.client.get_live_nodes(processes)
-                process.log(f"block over {len(processes)} began with {len(live)}")
+                process.log(f"round over {len(processes)} began with {len(live)}")
                 await process.sleep(step_s)
         await process.client.shutdown()
 
