@@ -70,9 +70,7 @@ def heap_loop(events: int, processes: int) -> float:
 
 def simulator(program: Program, processes: int, limit_s: float, heartbeat_s: float) -> float:
     """Events a second of the simulator."""
-    schedule = Schedule(
-        processes=processes, heartbeat_timeout_s=2 * heartbeat_s, limit_s=limit_s
-    )
+    schedule = Schedule(processes=processes, heartbeat_timeout_s=2 * heartbeat_s, limit_s=limit_s)
     simulation = Simulation(program, schedule)
     began_s = time.perf_counter()
     run = simulation.run()

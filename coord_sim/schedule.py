@@ -99,6 +99,8 @@ class Schedule:
         self._check_members()
         for fault in self.faults:
             self.check(fault)
+            if isinstance(fault, Restart):
+                self._check_restart(fault)
 
     def __repr__(self) -> str:
         told = [
@@ -179,7 +181,7 @@ class Schedule:
             )
 
     def check(self, fault: Fault) -> None:
-        """Checks a fault.
+        """Checks a fault by itself: whether a restart has anything to restart is up to the run.
 
         Raises:
           ScheduleError: it cannot be.
@@ -207,8 +209,6 @@ class Schedule:
             raise ScheduleError(f"{fault}: drift is from -0.5 to 1, and offset_s finite")
         if isinstance(fault, Partition) and not fault.side:
             raise ScheduleError(f"{fault} has nobody on its side")
-        if isinstance(fault, Restart):
-            self._check_restart(fault)
 
     def _check_moment(self, fault: Fault, moment: Moment) -> None:
         if isinstance(moment, When):

@@ -27,7 +27,9 @@ def add_case_options(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="of the program, e.g. steps=3",
     )
-    job.add_argument("--steps", type=positive_int, metavar="N", help="the same as --argument steps=N")
+    job.add_argument(
+        "--steps", type=positive_int, metavar="N", help="the same as --argument steps=N"
+    )
     job.add_argument("--semantics", choices=list(SEMANTICS), help=f"{SHIPPED.name} if left out")
     job.add_argument("--mutant", default="", metavar="NAME", help="a known-wrong variant")
     job.add_argument("--heartbeat-timeout", type=positive_seconds, default=3.0, metavar="S")

@@ -111,7 +111,6 @@ class ProgramGuard:
                 _put_back()
 
 
-
 def _install() -> None:
     global _is_hooked, _watchdog  # noqa: PLW0603 - there is one hook and one watchdog a process
     if _is_hooked and _watchdog is not None and _watchdog.is_alive():

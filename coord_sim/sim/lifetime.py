@@ -116,7 +116,9 @@ class Lifetime:
         "task",
     )
 
-    def __init__(self, simulation: Simulation, process: int, number: int, host: ServiceHost) -> None:
+    def __init__(
+        self, simulation: Simulation, process: int, number: int, host: ServiceHost
+    ) -> None:
         self.process = process
         self.number = number
         self.task = TaskId(simulation.task_of(process))

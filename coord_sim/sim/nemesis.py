@@ -72,7 +72,9 @@ def draw_schedule(
     known = _KINDS if stalls else {name: _KINDS[name] for name in _WITHOUT_STALLS}
     for kind in kinds or ():
         if kind not in _KINDS:
-            raise ScheduleError(f"no kind of fault is called {kind!r}; there are {', '.join(_KINDS)}")
+            raise ScheduleError(
+                f"no kind of fault is called {kind!r}; there are {', '.join(_KINDS)}"
+            )
     entropy = Entropy(seed)
     swarm = entropy.stream("nemesis/swarm")
     enabled = [name for name in known if (kinds is None or name in kinds) and swarm.chance(0.5)]

@@ -96,9 +96,7 @@ class Link:
         self._hold_down_ns = down_until_ns
         self.is_good = False
 
-    def arrivals_ns(
-        self, connection: Connection, now_ns: int, *, is_up: bool
-    ) -> tuple[int, ...]:
+    def arrivals_ns(self, connection: Connection, now_ns: int, *, is_up: bool) -> tuple[int, ...]:
         """When a message arrives over a bad link: once, or else the network is raw."""
         sent_ns = max(now_ns, self._hold_up_ns if is_up else self._hold_down_ns)
         if not self._degraded and not self._loss:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from coord_sim.errors import ScheduleError
 from coord_sim.faults import Crash, Degrade, Fault, Partition, Pause, Reset, Restart, Skew, Slow
-from coord_sim.moments import When
+from coord_sim.moments import SERVICE, When
 from coord_sim.schedule import Schedule, members_of
 from coord_sim.sim.case import Case, function_of
 from coord_sim.sim.programs import PROCESS
@@ -375,7 +375,10 @@ def _earlier(case: Case, part: float) -> Iterator[Case]:
 
 def _default_settings(case: Case) -> Iterator[Case]:
     """One setting as it is by default: a simpler network, no hosts, no quiet phase, ..."""
+    kills_service = any(SERVICE in members_of(fault) for fault in case.schedule.faults)
     for name, default in _defaults().items():
+        if name == "durable" and kills_service:
+            continue  # A service that forgets is another failure.
         if getattr(case.schedule, name) != default:
             if name.startswith("latency"):
                 lowest, highest = _defaults()["latency_min_s"], _defaults()["latency_max_s"]

@@ -122,9 +122,7 @@ class Simulation:
         self._injector = Injector(self)
         self.happened = self._injector.happened
         factory = service or service_mutants.get(schedule.mutant, CoordinationService)
-        self._hosts = [
-            self._host(number, factory, observer) for number in range(schedule.services)
-        ]
+        self._hosts = [self._host(number, factory, observer) for number in range(schedule.services)]
         self._begin()
 
     # --- driving it ----------------------------------------------------------------------------
@@ -204,9 +202,7 @@ class Simulation:
 
     # --- the beginning -------------------------------------------------------------------------
 
-    def _host(
-        self, number: int, factory: ServiceFactory, observer: Observer | None
-    ) -> ServiceHost:
+    def _host(self, number: int, factory: ServiceFactory, observer: Observer | None) -> ServiceHost:
         schedule = self.schedule
         config = ServiceConfig(
             tasks=self.tasks,
@@ -438,4 +434,3 @@ class Simulation:
             return None
         lifetime = self._lifetimes[task]
         return lifetime if lifetime is not None and lifetime.incarnation == incarnation else None
-

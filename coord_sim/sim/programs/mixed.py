@@ -8,7 +8,10 @@ from coord_sim.core.status import Code
 from coord_sim.errors import ProcessFailureError, ServiceError
 from coord_sim.sim.process import Process, Program
 
-_REFUSED: Final = (Code.FAILED_PRECONDITION, Code.ABORTED)
+REFUSED: Final = "refused"
+"""Condition that is reached when the service refuses a process, which then ends."""
+
+_REFUSALS: Final = (Code.FAILED_PRECONDITION, Code.ABORTED)
 """How a service with published semantics answers an incarnation that is over."""
 
 
@@ -28,10 +31,10 @@ def block_traffic(steps: int = 6, *, step_s: float = 0.4, leaves_early: float = 
         for step in range(count):
             try:
                 async with process.live_devices() as live:
-                    await process.sleep(step_s * random.between(0.2, 1.8))
-                    await process.client.key_value_set(
-                        f"step/{process.number}", f"{step} of {len(live)}", allow_overwrite=True
-                    )
+                    for half in range(2):
+                        await process.sleep(step_s / 2 * random.between(0.2, 1.8))
+                        done = f"{step}.{half} of {len(live)}"
+                        await process.client.key_value_set(f"step/{process.number}", done, True)
             except ProcessFailureError:
                 process.sometimes("a failure in a block")
         await process.client.shutdown()
@@ -158,8 +161,9 @@ def _until_refused(work: Program) -> Program:
         try:
             await work(process)
         except ServiceError as error:
-            if error.status.code not in _REFUSED:
+            if error.status.code not in _REFUSALS:
                 raise
             process.log(f"refused: {error}")  # This incarnation is out of the job, and ends.
+            process.sometimes(REFUSED)
 
     return program
