@@ -113,9 +113,10 @@ def measure(processes: int) -> None:
     simulate(one_round_and_a_death, schedule, service=metered(meter))
     requests, bytes_in, bytes_out = meter.requests, meter.bytes_in, meter.bytes_out
     beats_s = requests[BEAT] / (schedule.limit_s - 5.0)
+    megabytes = [count / 1e6 for count in (bytes_in[ROUND], bytes_out[ROUND], bytes_out[WATCH])]
     print(
-        f"{processes:6d} {requests[ROUND]:8,d} {bytes_in[ROUND] / 1e6:10,.2f} {bytes_out[ROUND] / 1e6:10,.2f}"
-        f" {meter.most_replies:9,d} {requests[WATCH]:9,d} {bytes_out[WATCH] / 1e6:10,.2f} {beats_s:10,.0f}"
+        f"{processes:6d} {requests[ROUND]:8,d} {megabytes[0]:10,.2f} {megabytes[1]:10,.2f}"
+        f" {meter.most_replies:9,d} {requests[WATCH]:9,d} {megabytes[2]:10,.2f} {beats_s:10,.0f}"
     )
 
 
@@ -124,7 +125,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--processes", type=int, nargs="*", default=[10, 100, 300, 1000])
     options = parser.parse_args()
-    print("                a round                      at once    watching              heartbeats")
+    print(
+        "                a round                      at once    watching              heartbeats"
+    )
     print("     N    calls      MB in     MB out   replies     calls     MB out   a second")
     for processes in options.processes:
         measure(processes)

@@ -3,9 +3,9 @@
     python benchmarks/simulator.py            ratios and speed-ups, about two minutes
     python benchmarks/simulator.py --large    the job of 10,000 processes for one simulated hour, too
 
-An event of the simulator is something that happens in virtual time: a timer, the arrival of a message, or
-an event that a process adds to the history. Each number is the best of several short runs, taken in turns
-with what it is compared with, because the machine's speed varies.
+An event of the simulator is something that happens in virtual time: a timer, the arrival of a message,
+or an event that a process adds to the history. Each number is the best of several short runs, taken in
+turns with what it is compared with, because the machine's speed varies.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def print_growth() -> None:
         costs.append((1e6 / ours, 1e6 / bare))
     for processes, (ours, bare) in zip(counts, costs, strict=True):
         print(
-            f"{processes:6d} processes: {ours:.2f} us an event ({ours / costs[0][0]:.2f} times that of "
-            f"4), bare heap {bare:.2f} us ({bare / costs[0][1]:.2f} times)"
+            f"{processes:6d} processes: {ours:.2f} us an event ({ours / costs[0][0]:.2f} times that "
+            f"of 4), bare heap {bare:.2f} us ({bare / costs[0][1]:.2f} times)"
         )
 
 
@@ -148,8 +148,8 @@ def print_large(processes: int) -> None:
     took_s = time.perf_counter() - began_s
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
     print(
-        f"{processes} processes for an hour: {took_s:.0f} s, {memory:.2f} GB, {run.events:,} events of the "
-        f"queue, {len(run.history.events):,} in the history, {run.reached}"
+        f"{processes} processes for an hour: {took_s:.0f} s, {memory:.2f} GB, {run.events:,} events of "
+        f"the queue, {len(run.history.events):,} in the history, {run.reached}"
     )
 
 

@@ -24,8 +24,8 @@ class Crash:
 class Restart:
     """A member starts again, with a new incarnation and nothing but what was durable.
 
-    Ignored while it runs. A service has a new incarnation and knows nothing, unless the schedule makes it
-    durable: then it goes on where it was.
+    Ignored while it runs. A service has a new incarnation and knows nothing, unless the schedule makes
+    it durable: then it goes on where it was.
     """
 
     process: Member

@@ -149,8 +149,8 @@ class Schedule:
             ends_s = fault.at_s
             if isinstance(ends_s, When):
                 raise ScheduleError(
-                    f"{fault} comes at a moment that the run decides; a schedule with quiet_from_s needs "
-                    "times"
+                    f"{fault} comes at a moment that the run decides; a schedule with quiet_from_s "
+                    "needs times"
                 )
             if not isinstance(fault, Crash | Restart | Skew | Reset):
                 ends_s += fault.for_s

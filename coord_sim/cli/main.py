@@ -17,6 +17,8 @@ _SUBCOMMANDS = (
     "report",
     "convert",
     "simulate",
+    "campaign",
+    "explore",
     "scenarios",
     "serve",
     "run",

@@ -10,6 +10,7 @@ from typing import Any
 from checker import History, LiveProcesses, check
 from coord_sim.cli.errors import CommandError, complain
 from coord_sim.cli.exit_codes import BAD_INPUT, INVALID, VALID
+from coord_sim.cli.follow import service_verdict
 from coord_sim.cli.terminal import plain
 from coord_sim.errors import ProgramError
 from coord_sim.scenarios import (
@@ -148,6 +149,8 @@ def simulate_scenario(
 
 
 def _verdict(history: History, definition: str, failures: str) -> str:
+    if definition == "service":
+        return service_verdict(history, LiveProcesses(failures=failures)).word  # type: ignore[arg-type]
     spec = LiveProcesses(definition=definition, failures=failures)  # type: ignore[arg-type]
     return check(history, spec).word
 

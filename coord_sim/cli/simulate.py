@@ -9,12 +9,12 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from checker import Invalid, LiveProcesses, Verdict, check
+from checker import LiveProcesses, Verdict, check
 from checker.history import Crash as CrashEvent
 from coord_sim.cli.cases import add_case_options, case_words, named_program
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.exit_codes import INVALID, code_of, worst
-from coord_sim.cli.numbers import SECONDS_MAX, positive_int, positive_seconds
+from coord_sim.cli.numbers import SECONDS_MAX, positive_int
 from coord_sim.cli.scenarios import add_scenario_options, simulate_scenario
 from coord_sim.cli.terminal import Progress, plain
 from coord_sim.cli.verdict_text import verdict_lines
@@ -23,9 +23,9 @@ from coord_sim.core.semantics import SHIPPED
 from coord_sim.errors import ProgramError, ScheduleError
 from coord_sim.faults import Crash, Fault, Restart
 from coord_sim.moments import When
-from coord_sim.schedule import Schedule
 from coord_sim.scenarios import Expectations, Scenario, ScenarioError
 from coord_sim.scenarios.tapes import TapeError, load_tape, save_tape
+from coord_sim.schedule import Schedule
 from coord_sim.sim import KILLED, Run, Tape, draw_faults, simulate
 from coord_sim.sim.nemesis import draw_schedule
 
@@ -239,9 +239,8 @@ def _difference(first: Run, second: Run) -> str | None:
 def replay_command(options: argparse.Namespace, seed: int) -> str:
     """The command that runs exactly this seed again."""
     words = ["coordlab", "simulate", "--seed", str(seed), *case_words(options)]
-    for flag in ("random_faults", "swarm", "no_stalls"):
-        if getattr(options, flag):
-            words.append(f"--{flag.replace('_', '-')}")
+    flags = ("random_faults", "swarm", "no_stalls")
+    words += [f"--{flag.replace('_', '-')}" for flag in flags if getattr(options, flag)]
     if options.failures != "suspicion":
         words += ["--failures", options.failures]
     for crash in options.crash:

@@ -1,5 +1,6 @@
 """All interleavings within bounds of the very same core."""
 
+from coord_sim.explore import names
 from coord_sim.explore.bounds import PROGRAMS, Bounds
 from coord_sim.explore.holes import HOLES
 from coord_sim.explore.judge import Judge, Unjudged
@@ -15,4 +16,5 @@ __all__ = [
     "Judge",
     "Unjudged",
     "explore",
+    "names",
 ]

@@ -45,6 +45,7 @@ class Budgets:
         self._guards = self._packed([1 << (self._width - 1)] * len(fields))
         self._values: list[int] = []
         self._numbers: dict[int, int] = {}
+        self._costs: dict[Price, int] = {}
         self.initial = self._number(self._packed(fields))
 
     def __len__(self) -> int:
@@ -52,7 +53,10 @@ class Budgets:
 
     def without(self, budget: int, price: Price) -> int | None:
         """What is left, or None if it is not enough."""
-        left = self._values[budget] - self._cost(price)
+        cost = self._costs.get(price)
+        if cost is None:
+            cost = self._costs[price] = self._cost(price)
+        left = self._values[budget] - cost
         return None if left < 0 or left & self._guards else self._number(left)
 
     def renamed(self, budget: int, processes: Sequence[int]) -> int:

@@ -12,7 +12,7 @@ least.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -25,8 +25,9 @@ Permutation: TypeAlias = tuple[int, ...]
 
 
 class Edge(NamedTuple):
-    """A move to a representative."""
+    """A move to a representative; `place` is its number among the moves."""
 
+    place: int
     target: int
     price: Price
     happenings: tuple[Happening, ...]
@@ -52,9 +53,18 @@ class Node:
 
 
 class Graph:
-    """Representatives by number, found as the search goes."""
+    """Representatives by number, found as the search goes.
 
-    def __init__(self, protocol: Protocol, *, symmetric: bool) -> None:
+    Args:
+      protocol: What moves there are.
+      symmetric: Whether one state stands for all that differ by names.
+      avoided: Identity holes; moves that show one of them are left out.
+    """
+
+    def __init__(
+        self, protocol: Protocol, *, symmetric: bool, avoided: Collection[str] = ()
+    ) -> None:
+        self._avoided = frozenset(avoided)
         self._protocol = protocol
         identity = tuple(range(protocol.bounds.processes))
         self._permutations = list(itertools.permutations(identity)) if symmetric else [identity]
@@ -72,24 +82,23 @@ class Graph:
         """A representative's moves; computed at each call."""
         state = self._states[number]
         node = Node([], stuck=self._protocol.stuck(state))
-        for index, move in enumerate(self._protocol.moves(state)):
+        for place, move in enumerate(self._protocol.moves(state)):
+            if not self._avoided.isdisjoint(move.holes):
+                node.stuck = ""  # It could move.
+                continue
             target, renamings = self._find(move.state)
-            node.edges.append(
-                Edge(target, move.price, move.happenings, renamings, is_fault=move.is_fault)
-            )
             if move.holes:
-                node.holes[index] = tuple(dict.fromkeys(move.holes))
+                node.holes[len(node.edges)] = tuple(dict.fromkeys(move.holes))
             if move.broken:
-                node.broken[index] = move.broken
+                node.broken[len(node.edges)] = move.broken
+            node.edges.append(
+                Edge(place, target, move.price, move.happenings, renamings, is_fault=move.is_fault)
+            )
         return node
 
-    def move(self, number: int, edge: int) -> Move:
+    def move(self, number: int, edge: Edge) -> Move:
         """The move of an edge."""
-        return self._protocol.moves(self._states[number])[edge]
-
-    def state(self, number: int) -> State:
-        """A representative."""
-        return self._states[number]
+        return self._protocol.moves(self._states[number])[edge.place]
 
     def _find(self, state: State) -> tuple[int, tuple[Permutation, ...]]:
         """The number of the state's representative, and the renamings that lead to it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from coord_sim.core.messages import TaskState
 from coord_sim.explore.requests import Message, Operation
 from coord_sim.explore.services import Reaction, Standing
 
@@ -26,7 +27,7 @@ HOLES: Mapping[str, str] = MappingProxyType(
         ZOMBIE_WRITES: "a request of an incarnation that is dead or replaced writes a key",
         ZOMBIE_SHUTS_DOWN: "a request of a replaced incarnation disconnects its successor",
         ONE_BY_ONE: "of two deaths found at once, one is still alive in the answer to the other",
-        COMES_BACK: "an incarnation that was declared dead or replaced is connected again",
+        COMES_BACK: "an incarnation that was declared dead is connected again",
     }
 )
 """Name and meaning of each hole."""
@@ -53,14 +54,16 @@ def of_arrival(
             is_successors = before.is_connected and not after.is_connected
             return (ZOMBIE_SHUTS_DOWN,) if is_successors else ()
         case Operation.REGISTER:
-            is_back = message.lifetime in before.past and after.lifetime == message.lifetime
-            return (COMES_BACK,) if is_back and after.is_connected else ()
+            was_dead = before.state is TaskState.ERROR and before.lifetime == message.lifetime
+            return (COMES_BACK,) if was_dead and after.is_connected else ()
 
 
 def of_answers(reaction: Reaction) -> tuple[str, ...]:
     """What the answers to a round show."""
     callers = {
-        (reply.process, reply.lifetime) for reply in reaction.replies if reply.told.members is not None
+        (reply.process, reply.lifetime)
+        for reply in reaction.replies
+        if reply.told.members is not None
     }
     members = {member for reply in reaction.replies for member in reply.told.members or ()}
     return (GHOST_ENTRY,) if members - callers else ()

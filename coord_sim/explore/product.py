@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from checker.history import Event
 from coord_sim.explore.budgets import Budgets, Price
 from coord_sim.explore.graph import Edge, Permutation
 from coord_sim.explore.happenings import Happening, events_of
@@ -36,9 +37,7 @@ class Way:
 
     __slots__ = ("edge", "is_fault", "judged", "least", "spends", "target")
 
-    def __init__(
-        self, edge: Edge, spends: Table, judged: Table, least: Table | None
-    ) -> None:
+    def __init__(self, edge: Edge, spends: Table, judged: Table, least: Table | None) -> None:
         self.edge = edge
         self.target = edge.target << 2 * BITS
         self.is_fault = edge.is_fault
@@ -56,6 +55,10 @@ class Tables:
         self._spends: dict[tuple[Price, Permutation | None], Table] = {}
         self._judged: dict[tuple[tuple[Happening, ...], Permutation | None], Table] = {}
         self._least: dict[tuple[Permutation, ...], Table] = {}
+        self._events: dict[tuple[Happening, ...], tuple[Event, ...]] = {}
+        self._after: dict[tuple[tuple[Happening, ...], int], int] = {}
+        self._renamed_judged: dict[tuple[int, Permutation], int] = {}
+        self._renamed_budgets: dict[tuple[int, Permutation], int] = {}
 
     def way(self, edge: Edge) -> Way:
         """Prepares an edge."""
@@ -74,34 +77,54 @@ class Tables:
         if left is None:
             left = IMPOSSIBLE
         elif way.least is None:
-            left = self._budgets.renamed(left, way.edge.renamings[0])
+            left = self._renamed_budget(left, way.edge.renamings[0])
         way.spends[budget] = left
         return left
 
     def judge(self, way: Way, judged: int) -> int:
         """Fills in `way.judged[judged]`."""
-        after: int | None = judged
-        if way.edge.happenings:
-            after = self._judge.after(judged, events_of(way.edge.happenings))
-        if after is None:
-            after = IMPOSSIBLE
-        elif way.least is None:
-            after = self._judge.renamed(after, way.edge.renamings[0])
+        after = self.after(judged, way.edge.happenings)
+        if after != IMPOSSIBLE and way.least is None:
+            after = self._renamed_judge(after, way.edge.renamings[0])
         way.judged[judged] = after
         return after
+
+    def after(self, judged: int, happenings: tuple[Happening, ...]) -> int:
+        """What the judge makes of more happenings, or `IMPOSSIBLE`."""
+        if not happenings:
+            return judged
+        known = self._after.get((happenings, judged))
+        if known is None:
+            events = self._events.get(happenings)
+            if events is None:
+                events = self._events[happenings] = events_of(happenings)
+            after = self._judge.after(judged, events)
+            known = IMPOSSIBLE if after is None else after
+            self._after[happenings, judged] = known
+        return known
 
     def rename(self, way: Way, both: int) -> int:
         """Fills in `way.least[both]`."""
         assert way.least is not None
-        least = min(self._renamed(both, renaming) for renaming in way.edge.renamings)
+        least = min(self.renamed(both, renaming) for renaming in way.edge.renamings)
         way.least[both] = least
         return least
 
-    def renaming(self, edge: Edge, judged: int, budget: int) -> Permutation:
-        """The renaming that was taken, given judge and budget before it."""
-        both = judged << BITS | budget
-        return min(edge.renamings, key=lambda renaming: (self._renamed(both, renaming), renaming))
+    def renamed(self, both: int, renaming: Permutation) -> int:
+        """Judge and budget, shifted as in a whole state, under other numbers of processes."""
+        judged = self._renamed_judge(both >> BITS, renaming)
+        return judged << BITS | self._renamed_budget(both & MASK, renaming)
 
-    def _renamed(self, both: int, renaming: Permutation) -> int:
-        judged = self._judge.renamed(both >> BITS, renaming)
-        return judged << BITS | self._budgets.renamed(both & MASK, renaming)
+    def _renamed_judge(self, judged: int, renaming: Permutation) -> int:
+        known = self._renamed_judged.get((judged, renaming))
+        if known is None:
+            known = self._judge.renamed(judged, renaming)
+            self._renamed_judged[judged, renaming] = known
+        return known
+
+    def _renamed_budget(self, budget: int, renaming: Permutation) -> int:
+        known = self._renamed_budgets.get((budget, renaming))
+        if known is None:
+            known = self._budgets.renamed(budget, renaming)
+            self._renamed_budgets[budget, renaming] = known
+        return known

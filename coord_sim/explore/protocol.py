@@ -52,6 +52,7 @@ from coord_sim.explore.stays import Stays
 
 KILLED = "killed"
 """Cause of the crashes that an exploration chooses."""
+REFUSED = "its heartbeat was refused"
 
 AGREEMENT = "agreement"
 ATOMICITY = "atomicity"
@@ -193,9 +194,7 @@ class Protocol:
         )
         return NO_PROGRESS if is_idle else DEADLOCK
 
-    def renamed_processes(
-        self, state: State, processes: Sequence[int]
-    ) -> tuple[Process, ...]:
+    def renamed_processes(self, state: State, processes: Sequence[int]) -> tuple[Process, ...]:
         """The processes in the order of their new numbers."""
         renamed = list(state.processes)
         for old, new in enumerate(processes):
@@ -232,12 +231,21 @@ class Protocol:
                 draft.arrive(message)
                 draft.settle()
             yield draft.move(Price(caller=caller), what)
-            if self.bounds.reduced and self.bounds.crashes:
+            if not self.bounds.reduced:
+                continue
+            late = "before its request arrives"
+            if self.bounds.crashes:
                 draft = self._draft(state)
                 draft.invoke(number, operation)
                 draft.end(number, KILLED)
-                what += " and crashes before its request arrives"
-                yield draft.move(Price(caller=caller, crashed=number), what, is_fault=True)
+                price = Price(caller=caller, crashed=number)
+                yield draft.move(price, f"{what} and crashes {late}", is_fault=True)
+            if caller is not None and self._is_out(state, number):
+                draft = self._draft(state)
+                draft.invoke(number, operation)
+                draft.end(number, REFUSED)
+                text = f"{what} and learns that it is out of the job {late}"
+                yield draft.move(Price(caller=caller), text)
 
     def _ends(self, state: State, number: int) -> Iterator[Move]:
         process = state.processes[number]
@@ -245,16 +253,18 @@ class Protocol:
             draft = self._draft(state)
             draft.end(number, KILLED)
             yield draft.move(Price(crashed=number), f"process {{{number}}} crashes", is_fault=True)
-        standing = self._standing(state, number)
-        is_known = standing.is_connected and standing.lifetime == process.lifetime
-        if (
-            process.phase is not Phase.JOINING
-            and not is_known
-            and self._services.refuses_heartbeat(state.service, number, process.lifetime)
-        ):
+        # Who joins does not beat yet, and who leaves does not any more.
+        beats = process.phase is Phase.UP or process.operation in (Operation.LIVE, Operation.SET)
+        if beats and self._is_out(state, number):
             draft = self._draft(state)
-            draft.end(number, "its heartbeat was refused")
+            draft.end(number, REFUSED)
             yield draft.move(Price(), f"process {{{number}}} learns that it is out of the job")
+
+    def _is_out(self, state: State, number: int) -> bool:
+        """Whether the service would refuse the process's next heartbeat."""
+        standing, lifetime = self._standing(state, number), state.processes[number].lifetime
+        is_known = standing.is_connected and standing.lifetime == lifetime
+        return not is_known and self._services.refuses_heartbeat(state.service, number, lifetime)
 
     def _restarts(self, state: State, number: int) -> Iterator[Move]:
         for retries in range(1 + (self.bounds.retries > 0)):
@@ -267,12 +277,13 @@ class Protocol:
                 draft.arrive(message)
                 draft.settle()
             yield draft.move(Price(restarts=1, retries=retries), what, is_fault=True)
-        if self.bounds.reduced and self.bounds.crashes:
-            draft = self._draft(state)
-            draft.restart(number, copies=1)
-            draft.end(number, KILLED)
-            what = f"process {{{number}}} starts again and crashes before its registration arrives"
-            yield draft.move(Price(crashed=number, restarts=1), what, is_fault=True)
+            if self.bounds.reduced and self.bounds.crashes:
+                draft = self._draft(state)
+                draft.restart(number, copies=1 + retries)
+                draft.end(number, KILLED)
+                what += " and crashes before its registration arrives"
+                price = Price(crashed=number, restarts=1, retries=retries)
+                yield draft.move(price, what, is_fault=True)
 
     def _arrivals(self, state: State) -> Iterator[Move]:
         for message in state.requests:
@@ -317,9 +328,7 @@ class Protocol:
                 draft.settle()
             who = f"process{'es' if len(order) > 1 else ''} {', '.join(f'{{{p}}}' for p in order)}"
             price = Price(suspicions=len(suspected))
-            yield draft.move(
-                price, f"the service declares {who} dead", is_fault=bool(suspected)
-            )
+            yield draft.move(price, f"the service declares {who} dead", is_fault=bool(suspected))
 
     # --- small things --------------------------------------------------------------------------
 
@@ -462,9 +471,7 @@ class _Draft:
                     Exit, number, lifetime, block=block - 1, outcome=outcome, failed=left.failed
                 )
             )
-        self._happenings.append(
-            Happening(Enter, number, lifetime, block=block, members=members)
-        )
+        self._happenings.append(Happening(Enter, number, lifetime, block=block, members=members))
 
     def _stop(self, number: int, phase: Phase) -> None:
         self._processes[number] = Process(phase, self._processes[number].lifetime)

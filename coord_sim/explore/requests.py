@@ -82,7 +82,11 @@ class Told(NamedTuple):
 
     def renamed(self, processes: Sequence[int]) -> Told:
         """The same answer under other numbers of processes."""
-        return self if self.members is None else self._replace(members=renamed(self.members, processes))
+        return (
+            self
+            if self.members is None
+            else self._replace(members=renamed(self.members, processes))
+        )
 
 
 def told(answer: Answer) -> Told:

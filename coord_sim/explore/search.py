@@ -7,7 +7,7 @@ a small number; the inner loop is a few look-ups per transition.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from checker.history import History
@@ -18,10 +18,10 @@ from coord_sim.errors import ScheduleError
 from coord_sim.explore.bounds import Bounds
 from coord_sim.explore.budgets import Budgets
 from coord_sim.explore.graph import Graph, Node, Permutation, composed, inverse
-from coord_sim.explore.happenings import Happening, events_of, history_of
+from coord_sim.explore.happenings import Happening, history_of
 from coord_sim.explore.judge import Judge, Unjudged
-from coord_sim.explore.protocol import DEADLOCK, NO_PROGRESS, Protocol
 from coord_sim.explore.product import BITS, MASK, Tables, Way
+from coord_sim.explore.protocol import DEADLOCK, NO_PROGRESS, Protocol
 from coord_sim.explore.services import HEARTBEAT_TIMEOUT_NS, Factory, Services
 
 STATES_MAX = 20_000_000
@@ -84,7 +84,8 @@ def explore(
     *,
     factory: Factory = CoordinationService,
     states_max: int = STATES_MAX,
-    sought: Iterable[str] | None = None,
+    sought: Collection[str] | None = None,
+    avoided: Collection[str] = (),
     report: Callable[[int], None] | None = None,
 ) -> Exploration:
     """Explores all interleavings within bounds.
@@ -96,6 +97,7 @@ def explore(
       factory: Makes the service.
       states_max: Ends the search when so many states were found.
       sought: Ends the search when these identity holes were found, too.
+      avoided: Leaves out the moves that show one of these identity holes.
       report: Called now and then with the number of states found.
     """
     config = ServiceConfig(
@@ -107,7 +109,8 @@ def explore(
     )
     services = Services(factory, config)
     protocol = Protocol(bounds, services)
-    graph = Graph(protocol, symmetric=bounds.symmetric and services.is_symmetric)
+    symmetric = bounds.symmetric and services.is_symmetric
+    graph = Graph(protocol, symmetric=symmetric, avoided=avoided)
     search = _Search(graph, judge or Unjudged(), bounds, semantics.name)
     search.run(states_max, None if sought is None else frozenset(sought), report)
     found = search.found
@@ -119,7 +122,7 @@ def explore(
 class _Search:
     def __init__(self, graph: Graph, judge: Judge, bounds: Bounds, semantics: str) -> None:
         self._graph = graph
-        self._judge = judge
+        self._initial_judge = judge.initial
         self._semantics = semantics
         self._budgets = Budgets(bounds)
         self._tables = Tables(judge, self._budgets)
@@ -129,7 +132,7 @@ class _Search:
         self._edges = array("i")
         self.found = Exploration(bounds)
 
-    def run(
+    def run(  # noqa: PLR0915 - one loop, for speed
         self,
         states_max: int,
         sought: frozenset[str] | None,
@@ -163,8 +166,6 @@ class _Search:
                 if left < 0:
                     continue
                 transitions += 1
-                if not way.is_fault:
-                    goes_on = True
                 after = way.judged.get(judged)
                 if after is None:
                     after = tables.judge(way, judged)
@@ -176,6 +177,8 @@ class _Search:
                     least = way.least.get(both)
                     both = tables.rename(way, both) if least is None else least
                 following = way.target | both
+                if not way.is_fault and following != key:
+                    goes_on = True
                 if following not in seen:
                     seen.add(following)
                     keys.append(following)
@@ -193,8 +196,8 @@ class _Search:
         found.transitions = transitions
 
     def _first(self) -> int:
-        judged = self._judge.after(self._judge.initial, events_of(self._graph.first_happenings))
-        assert judged is not None, "a job that has just formed is valid"
+        judged = self._tables.after(self._initial_judge, self._graph.first_happenings)
+        assert judged >= 0, "a job that has just formed is valid"
         return self._graph.initial << 2 * BITS | judged << BITS | self._budgets.initial
 
     def _prepare(self, number: int) -> tuple[Node, list[Way]]:
@@ -234,25 +237,23 @@ class _Search:
             at = self._parents[at]
         happenings: list[Happening] = list(self._graph.first_happenings)
         steps = []
-        key = self._keys[0]
+        tables, key = self._tables, self._keys[0]
         count = self.found.bounds.processes
         names: Permutation = tuple(range(count))
         for place in reversed(places):
             number, judged, budget = key >> 2 * BITS, key >> BITS & MASK, key & MASK
-            move = self._graph.move(number, place)
+            edge = self._nodes[number][0].edges[place]
+            move = self._graph.move(number, edge)
             happenings += [happening.renamed(names) for happening in move.happenings]
             steps.append(move.text_for(names))
-            edge = self._nodes[number][0].edges[place]
-            judged_after = self._judge.after(judged, events_of(edge.happenings))
+            after = tables.after(judged, edge.happenings)
             left = self._budgets.without(budget, edge.price)
-            if judged_after is None or left is None:
+            if after < 0 or left is None:
                 break
-            renaming = self._tables.renaming(edge, judged_after, left)
-            names = composed(names, inverse(renaming))
-            key = (
-                edge.target << 2 * BITS
-                | self._judge.renamed(judged_after, renaming) << BITS
-                | self._budgets.renamed(left, renaming)
+            both, renaming = min(
+                (tables.renamed(after << BITS | left, way), way) for way in edge.renamings
             )
+            names = composed(names, inverse(renaming))
+            key = edge.target << 2 * BITS | both
         details = {"semantics": self._semantics, "found": kind, "steps": steps}
         return Finding(kind, tuple(steps), history_of(happenings, count, details))

@@ -1,10 +1,7 @@
-"""Known-wrong variants of the service: each must be caught."""
+"""Known-wrong variants of service, client and data plane: each must be caught."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from coord_sim.mutants.catalogue import CATALOGUE, Mutant, find, service_mutants
 
-from coord_sim.core.service import CoordinationService
-
-service_mutants: Mapping[str, type[CoordinationService]] = {}
-"""Wrong services by name."""
+__all__ = ["CATALOGUE", "Mutant", "find", "service_mutants"]

@@ -19,10 +19,11 @@ VERDICTS: Final = ("valid", "invalid", "unknown")
 
 JUDGEMENTS: Final = tuple(
     f"{definition}-{failures}"
-    for definition in ("round", "published")
+    for definition in ("round", "published", "service")
     for failures in ("suspicion", "crash-stop")
 )
-"""Definitions of the `live_processes` barrier with failure models, as the checker names them."""
+"""Definitions of the `live_processes` barrier with failure models, as the checker names them; `service`
+is the round one and everything else in the history: blocks, keys, barriers."""
 
 PENDING: Final = "pending"
 """In place of a code: the call was never answered."""

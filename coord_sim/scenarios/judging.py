@@ -22,11 +22,12 @@ from coord_sim.scenarios.wording import (
     each_in_words,
     ends_in_words,
     logs_in_words,
+    reached_in_words,
 )
 from coord_sim.sim import Run
 
 Judge: TypeAlias = Callable[[History, str, str], str]
-"""Takes a history, a definition and a failure model; returns the word of the verdict."""
+"""Takes a history, a definition (of `JUDGEMENTS`) and a failure model; returns the word of the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,8 @@ def findings(expect: Expectations, run: Run, judge: Judge) -> Iterator[Finding]:
         yield _finding(f"{definition} under {failures}: {verdict}", word == verdict, word)
     for condition, count in (expect.reached or {}).items():
         times = run.reached.get(condition, 0)
-        words = f"reached at least {count} times" if count else "never reached"
         holds = times >= count if count else times == 0
-        yield _finding(f"{condition!r} is {words}", holds, f"reached {times} times")
+        yield _finding(reached_in_words(condition, count), holds, f"{times} times")
     yield from _about_processes(expect, run)
 
 
@@ -137,18 +137,18 @@ def _end(ends: Ends, process: int, run: Run) -> _Look:
 
 def _end_of(process: int, lifetime: int | None, run: Run) -> _End:
     last = run.ends[process]
-    events = [
+    ends = [
         event
         for event in run.history.events
-        if isinstance(event, Crash | Leave)
-        and event.process == process
-        and lifetime in (None, event.lifetime)
+        if isinstance(event, Crash | Leave) and event.process == process
     ]
-    if lifetime is None and last.state in ("running", "never started"):
-        return _End(last.state, last.waits_for or "")
-    if not events:
-        return _End("running" if lifetime is not None else last.state)
-    event = events[-1]
+    is_running = last.state == "running"
+    if lifetime is None:
+        lifetime = len(ends) if is_running else len(ends) - 1
+    event = next((event for event in ends if event.lifetime == lifetime), None)
+    if event is None:
+        waits = is_running and lifetime == len(ends)
+        return _End("running", last.waits_for) if waits else _End("never started")
     time_s = event.time_ns / NS_PER_S
     if isinstance(event, Leave):
         return _End("left", "", time_s)

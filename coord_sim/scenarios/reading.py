@@ -311,7 +311,7 @@ class _Document:
         members: tuple[int, ...] | None = None
         if "host" in table:
             name = table.pop("host")
-            if name not in hosts:
+            if not isinstance(name, str) or name not in hosts:
                 said = f"unknown host {shown(name)}{nearest(str(name), hosts)}"
                 self._report((*path, "host"), said if hosts else f"{said}; [hosts] names none")
             members = hosts.get(str(name), ())

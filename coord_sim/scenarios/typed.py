@@ -183,4 +183,4 @@ def shown(value: object) -> str:
         return "a list"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return repr(value)
+    return repr(value) if isinstance(value, str | int | float) else str(value)  # Dates and times.

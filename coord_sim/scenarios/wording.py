@@ -188,7 +188,10 @@ def expectations_in_words(expect: Expectations) -> Iterator[str]:
         yield "everybody comes to an end" if expect.finished else "not everybody comes to an end"
     for judgement, verdict in (expect.verdicts or {}).items():
         definition, _, failures = judgement.partition("-")
-        yield f"the live sets are {verdict} ({definition}, {failures})"
+        if definition == "service":
+            yield f"everything in the history is {verdict} ({failures})"
+        else:
+            yield f"the live sets are {verdict} ({definition}, {failures})"
     for ends in expect.ends or ():
         yield f"{each_in_words(ends.processes)} {ends_in_words(ends)}"
     for blocks in expect.blocks or ():
@@ -198,8 +201,14 @@ def expectations_in_words(expect: Expectations) -> Iterator[str]:
     for logs in expect.logs or ():
         yield f"{each_in_words(logs.processes)} {logs_in_words(logs)}"
     for condition, count in (expect.reached or {}).items():
-        words = f"is reached at least {count} times" if count else "is never reached"
-        yield f"{condition!r} {words}"
+        yield reached_in_words(condition, count)
+
+
+def reached_in_words(condition: str, count: int) -> str:
+    """How often a condition is reached."""
+    if count == 0:
+        return f"{condition!r} is never reached"
+    return f"{condition!r} is reached at least {count} time{'' if count == 1 else 's'}"
 
 
 def each_in_words(processes: tuple[int, ...]) -> str:
@@ -209,7 +218,7 @@ def each_in_words(processes: tuple[int, ...]) -> str:
 
 def ends_in_words(ends: Ends) -> str:
     """How a process ends."""
-    start = "" if ends.lifetime is None else f", in its {_ordinal(ends.lifetime + 1)} start,"
+    start = "" if ends.lifetime is None else f"in its {_ordinal(ends.lifetime + 1)} start"
     match ends.state:
         case "crashed":
             words = "dies" + (f" of {ends.cause!r}" if ends.cause else "")
@@ -224,40 +233,38 @@ def ends_in_words(ends: Ends) -> str:
 
 def blocks_in_words(blocks: Blocks) -> str:
     """How blocks end."""
+    counted = _counted(blocks.at_least, blocks.at_most, "block")
     live = "" if blocks.live is None else f" of {list(blocks.live)}"
-    words = "are left open" if blocks.outcome == "open" else f"end {blocks.outcome}"
+    end = "left open" if blocks.outcome == "open" else f"that ended {blocks.outcome}"
     failed = "" if blocks.failed is None else f", naming {list(blocks.failed)}"
-    return (
-        f"has {_count(blocks.at_least, blocks.at_most)} blocks{live} that {words}{failed}"
-        f"{_interval(blocks.after_s, blocks.before_s)}"
-    )
+    return f"has {counted}{live} {end}{failed}{_interval(blocks.after_s, blocks.before_s)}"
 
 
 def answers_in_words(answers: Answers) -> str:
     """How calls are answered."""
+    counted = _counted(answers.at_least, answers.at_most, f"{answers.operation} call")
     said = f" {answers.words!r}" if answers.words else ""
-    return (
-        f"has {_count(answers.at_least, answers.at_most)} {answers.operation} calls "
-        f"that end {answers.code}{said}{_interval(answers.after_s, answers.before_s)}"
-    )
+    return f"has {counted} that ended {answers.code}{said}{_interval(answers.after_s, answers.before_s)}"
 
 
 def logs_in_words(logs: Logs) -> str:
     """What is logged."""
-    return (
-        f"logs {_count(logs.at_least, logs.at_most)} lines with {logs.words!r}"
-        f"{_interval(logs.after_s, logs.before_s)}"
-    )
+    counted = _counted(logs.at_least, logs.at_most, "line")
+    return f"logs {counted} with {logs.words!r}{_interval(logs.after_s, logs.before_s)}"
 
 
-def _count(least: int | None, most: int | None) -> str:
+def _counted(least: int | None, most: int | None, noun: str) -> str:
     if most is None:
-        return f"at least {1 if least is None else least}"
+        least = 1 if least is None else least
+        return f"at least {least} {noun}{'' if least == 1 else 's'}"
     if most == 0:
-        return "no"
-    if least == most:
-        return f"exactly {most}"
-    return f"{least or 0} to {most}"
+        return f"no {noun}"
+    plural = "" if most == 1 else "s"
+    return (
+        f"exactly {most} {noun}{plural}"
+        if least == most
+        else f"{least or 0} to {most} {noun}{plural}"
+    )
 
 
 def _interval(after_s: float, before_s: float | None) -> str:

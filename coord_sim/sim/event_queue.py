@@ -27,7 +27,7 @@ class EventQueue:
 
     def at(self, time_ns: int, action: Action, *arguments: Any) -> None:
         """Runs `action(*arguments)` at `time_ns`, after all that was queued for that instant before."""
-        if time_ns < self.now_ns:
+        if time_ns < self.now_ns:  # noqa: PLR1730 - max() costs a call, here
             time_ns = self.now_ns
         self._sequence += 1
         heapq.heappush(self._entries, (time_ns, self._sequence, action, arguments))

@@ -14,7 +14,7 @@ import functools
 import sys
 import threading
 import time
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from coord_sim.errors import ProgramError
 
@@ -92,7 +92,7 @@ class ProgramGuard:
         self.running = Running()
         self._before: Running | None = None
 
-    def __enter__(self) -> ProgramGuard:
+    def __enter__(self) -> Self:
         _install()
         self.running.thread = threading.get_ident()
         self._before = _guard.running

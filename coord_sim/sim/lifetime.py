@@ -343,7 +343,7 @@ class Lifetime:
             running.process = interrupted
             self._ended(task, returned.value)
             return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a program raises ends its process
             running.process = interrupted
             self._raised(task, error)
             return
@@ -391,8 +391,8 @@ class Lifetime:
             raise error
         if isinstance(error, RuntimeError) and "no running event loop" in str(error):
             raise ProgramError(
-                f"the program of process {self.process} uses asyncio, but the simulator drives it without "
-                "an event loop; use process.sleep, process.start and process.client"
+                f"the program of process {self.process} uses asyncio, but the simulator drives it "
+                "without an event loop; use process.sleep, process.start and process.client"
             ) from error
         if task is self._tasks[0]:
             self._simulation.end(self, _story(error))
@@ -585,7 +585,8 @@ class Lifetime:
 
 def _story(error: Exception) -> str:
     """What a program raised, and where: files by their names, so that all machines tell the same."""
-    lines = [f"the program raised {type(error).__name__}: {error}"]
-    for frame in traceback.extract_tb(error.__traceback__)[1:]:
-        lines.append(f"  {Path(frame.filename).name}:{frame.lineno} in {frame.name}: {frame.line}")
-    return "\n".join(lines)
+    frames = (
+        f"  {Path(frame.filename).name}:{frame.lineno} in {frame.name}: {frame.line}"
+        for frame in traceback.extract_tb(error.__traceback__)[1:]
+    )
+    return "\n".join([f"the program raised {type(error).__name__}: {error}", *frames])

@@ -57,8 +57,8 @@ class Run:
       finished: Whether every process came to an end by itself or by a crash before the limit.
       ends: How each process was in the end.
       log: What the programs said.
-      reached: How often each condition was reached: of the programs (`Process.sometimes`), of the service and
-        of the network.
+      reached: How often each condition was reached: of the programs (`Process.sometimes`), of the
+        service and of the data plane.
       disks: What each process kept.
       events: How many events of the queue were run.
       end_s: The virtual time at the end.

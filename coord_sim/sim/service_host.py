@@ -56,6 +56,7 @@ class ServiceHost:
         self,
         config: ServiceConfig,
         factory: ServiceFactory,
+        *,
         queue: EventQueue,
         stream: Stream,
         watcher: Watcher,

@@ -44,10 +44,12 @@ class Budget:
     Attributes:
       runs: Simulated runs.
       time_s: Seconds.
+      is_stopped: Asked before each run; True ends the search.
     """
 
     runs: int = 3000
     time_s: float = 60.0
+    is_stopped: Callable[[], bool] = bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,8 @@ class _Search:
         text = _text(candidate)
         if text in self._tried:
             return False
-        if self.runs >= self._budget.runs or time.monotonic() > self._until_s:
+        budget = self._budget
+        if self.runs >= budget.runs or time.monotonic() > self._until_s or budget.is_stopped():
             self._is_used_up = True
             return False
         self._tried.add(text)

@@ -63,7 +63,9 @@ def simulate(
 
 
 class Simulation:
-    """A run that can be stepped, looked at and interfered with. Arguments as of `simulate`, and:
+    """A run that can be stepped, looked at and interfered with.
+
+    Takes the arguments of `simulate`, and:
 
     Args:
       is_open: Whether it goes on, up to the limit, when everybody has ended: somebody may be started
@@ -214,7 +216,9 @@ class Simulation:
             durable=schedule.durable,
         )
         stream = self.entropy.stream("service" if number == 0 else f"service/{number}")
-        return ServiceHost(config, factory, self.queue, stream, self, observer)
+        return ServiceHost(
+            config, factory, queue=self.queue, stream=stream, watcher=self, observer=observer
+        )
 
     def _begin(self) -> None:
         schedule = self.schedule

@@ -11,7 +11,7 @@ from coord_sim.sim.live_devices import LiveDevices, LiveSet
 class TakesCollectivesForAtomic(LiveDevices):
     """Believes that who got through the body got through it together: nobody has failed."""
 
-    def failed(self, before: LiveSet, after: LiveSet) -> tuple[int, ...]:
+    def failed(self, before: LiveSet, after: LiveSet) -> tuple[int, ...]:  # noqa: ARG002
         """Nobody."""
         return ()
 

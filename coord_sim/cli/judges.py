@@ -1,0 +1,77 @@
+"""The judge of simulated runs: the checker's verdict on everything, programs that fail, no progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from checker import Invalid, LiveProcesses, Unknown, check_service
+from checker.history import Crash
+from checker.live_processes.spec import Definition, FailureModel
+from checker.service import ObjectVerdict
+from coord_sim.campaign.judgement import INVALID, UNKNOWN, VALID, Judgement
+from coord_sim.sim.run import RUNNING, Run
+
+_RAISED: Final = "the program raised "
+_CONSEQUENCES: Final = ("ServiceError", "CollectiveError", "ProcessFailureError")
+"""What a program may raise because something was broken on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceJudge:
+    """Judges all that a run shows.
+
+    Attributes:
+      definition, failures: Of the live sets, as in `LiveProcesses`.
+      progress_s: So long after the last fault everybody who lives must have come to an end.
+    """
+
+    definition: Definition = "round"
+    failures: FailureModel = "suspicion"
+    progress_s: float = 20.0
+
+    def __call__(self, run: Run) -> Judgement:
+        """What is wrong, the worst first; else whether anything is unknown."""
+        spec = LiveProcesses(definition=self.definition, failures=self.failures)
+        rows = check_service(run.history, live=spec)
+        for row in rows:
+            if isinstance(row.verdict, Invalid):
+                kind = f"{_sort_of(row)}: {row.verdict.anomaly.kind}"
+                return Judgement(INVALID, kind, f"{row.object}: {row.verdict.explain()}")
+        for judgement in (_raised(run), self._progress(run)):
+            if judgement is not None:
+                return judgement
+        for row in rows:
+            if isinstance(row.verdict, Unknown):
+                reason = f"{row.object}: {row.verdict.explain()}"
+                return Judgement(UNKNOWN, f"{_sort_of(row)}: unknown", reason)
+        return Judgement(VALID)
+
+    def _progress(self, run: Run) -> Judgement | None:
+        quiet_from_s = run.schedule.quiet_from_s
+        if run.finished or quiet_from_s is None or run.end_s < quiet_from_s + self.progress_s:
+            return None
+        left = [end for end in run.ends if end.state == RUNNING]
+        waits = sorted({end.waits_for.partition(" ")[0] for end in left})
+        told = [f"process {end.process} waits for {end.waits_for or 'nothing'}" for end in left]
+        return Judgement(
+            INVALID,
+            f"no progress: {', '.join(waits)}",
+            f"Nothing was wrong any more from {quiet_from_s:g} s on, and yet at {run.end_s:g} s "
+            f"{', '.join(told)}.",
+        )
+
+
+def _sort_of(row: ObjectVerdict) -> str:
+    """What sort of object: live set, blocks, key, keys, barrier."""
+    return "live set" if row.is_live_sets else row.object.partition(" ")[0]
+
+
+def _raised(run: Run) -> Judgement | None:
+    for event in run.history.events:
+        if isinstance(event, Crash) and (event.cause or "").startswith(_RAISED):
+            error = str(event.cause).removeprefix(_RAISED).partition(":")[0]
+            if error not in _CONSEQUENCES:
+                told = f"Process {event.process}: {event.cause}"
+                return Judgement(INVALID, f"the program raised {error}", told)
+    return None
