@@ -15,7 +15,7 @@ FUZZ_HISTORIES ?= 1000000
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types layers warmup bench fuzz-checker fuzz-differential proto clean
+.PHONY: demo test test-jax test-others check lint types layers warmup bench fuzz-checker fuzz-differential proto clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v[:2] <= (3, 13) else f"coordlab needs Python 3.11 to 3.13, found {v[0]}.{v[1]}: set PYTHON=")'
@@ -26,8 +26,15 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/coordlab demo
 
+# Side by side, as the first mostly wait or use other processes; what each says comes when it is done.
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target test-jax test-others
+
+test-jax: $(STAMP)
+	$(BIN)/python -m pytest -m jax tests
+
+test-others: $(STAMP)
+	$(BIN)/python -m pytest -m "not jax"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

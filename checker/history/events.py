@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from checker.history.frozen import made_quickly
+
 LIVE_PROCESSES = "live_processes"
 """Name of the operation whose answer is a live set."""
 
@@ -26,6 +28,7 @@ LiveSet: TypeAlias = Mapping[int, int | None]
 """An answer of `live_processes`: process -> incarnation (None where the answer did not tell it)."""
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """A process joined: its connect was invoked at `since_ns` and returned at `time_ns`."""
@@ -38,6 +41,7 @@ class Start:
     uncertainty_ns: int = 0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crash:
     """A process died.
@@ -54,6 +58,7 @@ class Crash:
     uncertainty_ns: int = 0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
     """A process ended by itself and without an error."""
@@ -65,6 +70,7 @@ class Leave:
     uncertainty_ns: int = 0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoke:
     """A process called an operation; `id` is unique and pairs the call with its end."""
@@ -79,6 +85,7 @@ class Invoke:
     uncertainty_ns: int = 0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ok:
     """A call returned. `result` is a `LiveSet` for `live_processes`, else a JSON value.
@@ -95,6 +102,7 @@ class Ok:
     uncertainty_ns: int = 0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
     """A call ended with a definite error: it surely had no effect."""
@@ -109,6 +117,7 @@ class Fail:
     uncertainty_ns: int = 0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Info:
     """A call ended with an indefinite error: whether it had an effect is unknown."""
@@ -123,6 +132,7 @@ class Info:
     uncertainty_ns: int = 0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enter:
     """A process entered the body of a `with live_devices` block, believing `live` to be alive."""
@@ -136,6 +146,7 @@ class Enter:
     uncertainty_ns: int = 0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
     """A process left a block.
@@ -155,6 +166,7 @@ class Exit:
     uncertainty_ns: int = 0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """Something was done to the system, or befell it: a partition, a pause, a full disk.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import subprocess
@@ -34,6 +35,12 @@ DATA = Path(__file__).parents[1] / "data"
 READINGS = [(d, f) for d in DEFINITIONS for f in FAILURE_MODELS]
 
 
+@functools.cache  # Drawing takes as long as checking.
+def seeded(seed: int) -> History:
+    """The random history of a seed."""
+    return random_history(random.Random(seed))
+
+
 def verdict(history: History, reading: tuple[str, str]) -> Valid | Invalid | Unknown:
     """The verdict of the fast algorithm."""
     definition, failures = reading
@@ -55,7 +62,7 @@ def test_the_checker_agrees_with_the_oracle_on_thousands_of_seeded_histories(
 ) -> None:
     definition, failures = reading
     for seed in range(2500):
-        history = random_history(random.Random(seed))
+        history = seeded(seed)
         expected = is_valid(history, definition=definition, failures=failures)
         found = verdict(history, reading)
         assert not isinstance(found, Unknown), f"seed {seed}: {found.explain()}"
@@ -75,7 +82,7 @@ def test_the_checker_agrees_with_the_oracle_on_drawn_histories(history: History)
 def test_the_witness_of_a_valid_history_satisfies_the_definition(failures: str) -> None:
     verified = 0
     for seed in range(1500):
-        history = random_history(random.Random(seed))
+        history = seeded(seed)
         found = verdict(history, ("round", failures))
         if isinstance(found, Valid):
             assert isinstance(found.witness, Witness)
@@ -266,7 +273,7 @@ def test_explanations_are_the_same_under_every_hash_seed() -> None:
 def test_it_makes_no_difference_whether_equal_answers_are_one_object(definition: str) -> None:
     """The reader shares them, also between groups of participants with other absent members."""
     for seed in range(400):
-        history = random_history(random.Random(seed))
+        history = seeded(seed)
         answers: dict[str, object] = {}
         shared = replace(
             history,

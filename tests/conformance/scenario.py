@@ -447,7 +447,7 @@ class Result:
     Attributes:
       observations: Names and comparable texts, in order.
       problem: Why the scenario failed, or empty.
-      late: Whether it failed by time alone, which a busy machine can cause.
+      late: Whether it may have failed by time alone, which a busy machine can cause.
     """
 
     observations: tuple[tuple[str, str], ...] = ()

@@ -150,14 +150,18 @@ class Campaign:
 
     Args:
       pair: Makes the services.
+      quick: How long a step of a program waits that is run for the first time.
+      long: The same, where a difference must be confirmed.
 
     Attributes:
       tally: What was seen so far.
     """
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: Pair, *, quick: Patience = QUICK, long: Patience = LONG) -> None:
         self.tally = Tally()
         self._pair = pair
+        self._quick = quick
+        self._long = long
         self._active = {timed: asyncio.Semaphore(number) for timed, number in ACTIVE.items()}
 
     async def batch(self, batch: Sequence[Program], *, until: float | None = None) -> list[Finding]:
@@ -193,10 +197,12 @@ class Campaign:
         while improved and time.monotonic() < end:
             improved = False
             for candidates in _batches(_simpler(best.program), 8):
-                found = await asyncio.gather(*(self._differs(each, QUICK) for each in candidates))
+                found = await asyncio.gather(
+                    *(self._differs(each, self._quick) for each in candidates)
+                )
                 shorter = next((each for each in found if each is not None), None)
                 if shorter is not None:
-                    confirmed = await self._differs(shorter.program, LONG)
+                    confirmed = await self._differs(shorter.program, self._long)
                     if confirmed is not None:
                         best = confirmed
                         improved = True
@@ -209,13 +215,13 @@ class Campaign:
         """A finding if the services differ each time when given time."""
         finding = None
         for _ in range(CONFIRMATIONS):
-            finding = await self._differs(program, LONG)
+            finding = await self._differs(program, self._long)
             if finding is None:
                 return None
         return finding
 
     async def _judge(self, program: Program) -> Finding | None:
-        result = await self._run(program, QUICK)
+        result = await self._run(program, self._quick)
         if result is None:
             self.tally.late += 1
             return None

@@ -11,6 +11,7 @@ import pytest
 from coord_sim.core.semantics import SHIPPED
 from tests.conformance.services import ForkServer, ModelService, RealService
 from tests.differential.campaign import Campaign, Finding, drawn, real_and_model
+from tests.differential.execute import Patience
 from tests.differential.fuzz import has_reports
 from tests.differential.programs import Program, Step
 
@@ -133,7 +134,12 @@ def test_a_program_is_made_small() -> None:
 
     async def look() -> Finding | None:
         planted = replace(SHIPPED, keeps_ghost_entries=False)
-        campaign = Campaign(lambda: (ModelService(), ModelService(planted)))
+        # Both services are in this process, and late together if it is.
+        campaign = Campaign(
+            lambda: (ModelService(), ModelService(planted)),
+            quick=Patience(0.0, 0.5),
+            long=Patience(0.05, 1.0),
+        )
         finding = await campaign.confirm(program)
         return None if finding is None else await campaign.shrink(finding)
 

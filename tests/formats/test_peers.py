@@ -34,7 +34,7 @@ def test_every_history_is_read_whole(folder: str) -> None:
 
 def test_the_logs_of_etcd_are_read_in_a_blink() -> None:
     """A tenth of a second on an idle machine; the limit is loose."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     for path in files("etcd-register"):
         read_operations(path)
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5

@@ -173,9 +173,9 @@ def test_a_history_that_is_too_long_is_shown_around_the_anomaly() -> None:
 
 def test_ten_thousand_operations_take_less_than_seconds() -> None:
     operations, verdict = valid_run(10_000)
-    begin = time.perf_counter()
+    begin = time.process_time()
     report_of(operations, verdict, Register()).html()
-    assert time.perf_counter() - begin < 10, "usually half a second"
+    assert time.process_time() - begin < 10, "usually half a second"
 
 
 # --- orders and anomalies ---

@@ -234,7 +234,7 @@ def get(server: CoordinationServer, key: str) -> pb.GetKeyValueRequest:
 
 async def is_well(server: CoordinationServer, port: int) -> None:
     """Fails unless another client is served at once and nothing is left of those that went."""
-    async with asyncio.timeout(5), await Peer.connect(port) as healthy:
+    async with asyncio.timeout(20), await Peer.connect(port) as healthy:
         stored = await healthy.ask(1, "InsertKeyValue", insert(server, "healthy", b"yes"))
         assert stored.status == 0
         got = await healthy.ask(3, "TryGetKeyValue", try_get(server, "healthy"))
