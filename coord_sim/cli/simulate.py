@@ -9,9 +9,15 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from checker import LiveProcesses, Verdict, check
+from checker import Invalid, LiveProcesses, Valid, Verdict, check
 from checker.history import Crash as CrashEvent
-from coord_sim.cli.cases import add_case_options, case_words, named_program
+from coord_sim.cli.cases import (
+    add_case_options,
+    case_words,
+    named_faults,
+    named_program,
+    settings_of,
+)
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.exit_codes import INVALID, code_of, worst
 from coord_sim.cli.numbers import SECONDS_MAX, positive_int
@@ -24,10 +30,13 @@ from coord_sim.errors import ProgramError, ScheduleError
 from coord_sim.faults import Crash, Fault, Restart
 from coord_sim.moments import When
 from coord_sim.scenarios import Expectations, Scenario, ScenarioError
+from coord_sim.scenarios.one_line import fault_line, setting_lines
 from coord_sim.scenarios.tapes import TapeError, load_tape, save_tape
 from coord_sim.schedule import Schedule
 from coord_sim.sim import KILLED, Run, Tape, draw_faults, simulate
+from coord_sim.sim.case import Case, CaseError
 from coord_sim.sim.nemesis import draw_schedule
+from coord_sim.sim.shrinking import Budget, shrink
 
 EXAMPLES = """\
 examples:
@@ -49,6 +58,9 @@ Exit code: 0 valid, 1 invalid (or no progress, or not deterministic), 2 bad inpu
 
 FAULTS_UNTIL_S = 5.0
 """Drawn crashes come before this moment."""
+
+_SHRINKING_RUNS = 1000
+_SHRINKING_S = 20.0
 
 
 def add_parser(subparsers: Any) -> None:
@@ -79,7 +91,17 @@ def add_parser(subparsers: Any) -> None:
         action="store_true",
         help="with --swarm: nobody stands still for longer than the time-out",
     )
+    faults.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="'KIND KEY=VALUE ...'",
+        help="any fault, as in a scenario file: 'pause process=1 at=2.5 for_s=4'",
+    )
     parser.add_argument("--failures", choices=["suspicion", "crash-stop"], default="suspicion")
+    parser.add_argument(
+        "--no-shrink", action="store_true", help="do not look for the shortest schedule that fails"
+    )
     parser.add_argument("--out", metavar="FILE", help="write the (last) history")
     add_scenario_options(parser)
     again = parser.add_argument_group("again")
@@ -104,13 +126,13 @@ def run(options: argparse.Namespace) -> int:
         if options.replay is not None:
             return _replay(options)
         return _simulate(options)
-    except (ScheduleError, ProgramError, TapeError, ScenarioError) as error:
+    except (CaseError, ScheduleError, ProgramError, TapeError, ScenarioError) as error:
         raise CommandError(str(error)) from None
 
 
 def _simulate(options: argparse.Namespace) -> int:
     if options.random_faults or options.swarm:
-        if options.crash or options.restart:
+        if options.crash or options.restart or options.fault:
             drawn = "--swarm" if options.swarm else "--random-faults"
             raise CommandError(f"{drawn} draws all faults; leave out --crash and --restart")
     if options.random_faults and options.swarm:
@@ -143,7 +165,28 @@ def _simulate(options: argparse.Namespace) -> int:
         print("each seed gave the same history twice")
     if codes[-1] == INVALID:
         print(f"replay: {replay_command(options, seed)}")
+        if (options.random_faults or options.swarm) and not options.no_shrink:
+            _print_shortest(
+                options, Case(options.program, schedule, dict(options.argument)), verdict
+            )
     return worst(codes)
+
+
+def _print_shortest(options: argparse.Namespace, case: Case, verdict: Verdict) -> None:
+    """Says which shortest schedule fails in the same way, and how to run it."""
+    spec = LiveProcesses(failures=options.failures)
+    kind = verdict.anomaly.kind if isinstance(verdict, Invalid) else None
+
+    def fails(candidate: Case) -> bool:
+        run = candidate.run()
+        found = check(run.history, spec)
+        if kind is None:
+            return isinstance(found, Valid) and not run.finished
+        return isinstance(found, Invalid) and found.anomaly.kind == kind
+
+    shrunk = shrink(case, fails, Budget(runs=_SHRINKING_RUNS, time_s=_SHRINKING_S))
+    print(f"shrunk: {shrunk}")
+    print(f"shortest: {command_of(shrunk.after, options.failures)}")
 
 
 def _replay(options: argparse.Namespace) -> int:
@@ -189,7 +232,7 @@ def notes_on(outcome: Run) -> Iterator[str]:
 
 
 def _schedule(options: argparse.Namespace, seed: int) -> Schedule:
-    faults: tuple[Fault, ...] = (*options.crash, *options.restart)
+    faults: tuple[Fault, ...] = (*options.crash, *options.restart, *named_faults(options))
     if options.random_faults:
         faults = draw_faults(
             seed,
@@ -205,6 +248,7 @@ def _schedule(options: argparse.Namespace, seed: int) -> Schedule:
         mutant=options.mutant,
         heartbeat_timeout_s=options.heartbeat_timeout,
         loss=options.loss,
+        **settings_of(options),
     )
     if options.swarm:
         return draw_schedule(seed, schedule, stalls=not options.no_stalls)
@@ -247,6 +291,27 @@ def replay_command(options: argparse.Namespace, seed: int) -> str:
         words += ["--crash", f"{crash.process}@{crash.at_s!r}"]
     for restart in options.restart:
         words += ["--restart", f"{restart.process}@{restart.at_s!r}"]
+    for fault in options.fault:
+        words += ["--fault", fault]
+    return shlex.join(words)
+
+
+def command_of(case: Case, failures: str) -> str:
+    """The command that runs a case."""
+    schedule = case.schedule
+    words = ["coordlab", "simulate", "--seed", str(schedule.seed)]
+    words += ["--processes", str(schedule.processes), "--program", case.program]
+    for key, value in case.arguments.items():
+        words += ["--argument", f"{key}={value}"]
+    words += ["--semantics", schedule.semantics]
+    if schedule.mutant:
+        words += ["--mutant", schedule.mutant]
+    for fault in schedule.faults:
+        words += ["--fault", fault_line(fault)]
+    for setting in setting_lines(schedule):
+        words += ["--job", setting]
+    if failures != "suspicion":
+        words += ["--failures", failures]
     return shlex.join(words)
 
 

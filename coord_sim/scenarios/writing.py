@@ -41,6 +41,12 @@ def to_toml(scenario: Scenario) -> str:
     return "\n".join(lines) + "\n"
 
 
+def pairs_of(value: Any) -> Iterator[tuple[str, str]]:
+    """The keys and values of a dataclass, where they are not as they are by default."""
+    for name, inner in _told(value).items():
+        yield _KEYS.get(name, name), _value(inner)
+
+
 def _told(value: Any) -> Mapping[str, Any]:
     """The fields of a dataclass that are not as they are by default."""
     return {

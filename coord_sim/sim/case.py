@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from coord_sim import faults
-from coord_sim.errors import CoordSimError, ProgramError
+from coord_sim.errors import CoordSimError
 from coord_sim.moments import When
 from coord_sim.schedule import Place, Schedule
 from coord_sim.sim.process import Program
@@ -120,8 +120,10 @@ def parse_case(text: str) -> Case:
     if document.pop("version", None) != VERSION:
         raise CaseError(f"is of another version than {VERSION}")
     case = _decoded(document)
-    if not isinstance(case, Case):
+    if not isinstance(case, Case) or not isinstance(case.schedule, Schedule):
         raise CaseError("is no case")
+    if not isinstance(case.program, str):
+        raise CaseError(f"names no program but {case.program!r:.80}")
     return case
 
 
@@ -223,18 +225,10 @@ def _decoded(value: Any) -> Any:
     if kind is None:
         raise CaseError(f"holds something unknown, a {value['is']!r}")
     told = {key: _decoded(each) for key, each in value.items() if key != "is"}
+    for key, each in told.items():
+        if isinstance(each, dict) != (key == "arguments"):
+            raise CaseError(f"holds a {kind.__name__} that cannot be: {key} is {each!r:.80}")
     try:
         return kind(**told)
     except (TypeError, ValueError, AttributeError) as error:
         raise CaseError(f"holds a {kind.__name__} that cannot be: {error}") from None
-
-
-__all__ = [
-    "Case",
-    "CaseError",
-    "ProgramError",
-    "digest_of",
-    "function_of",
-    "parse_case",
-    "read_case",
-]

@@ -86,6 +86,68 @@ def test_simulate_takes_crashes_and_restarts(
     assert {event.lifetime for event in read(out).events if event.process == 1} == {0, 1}
 
 
+def line_of(printed: str, beginning: str) -> str:
+    """What stands behind the beginning of the one line that has it."""
+    (line,) = [line for line in printed.splitlines() if line.startswith(beginning)]
+    return line.removeprefix(beginning)
+
+
+def test_simulate_shrinks_what_it_found_and_the_shortest_schedule_fails_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["simulate", "--swarm", "--seeds", "100"]) == 1
+    printed = capsys.readouterr().out
+    assert "-> 2 processes, 2 faults, steps 1" in line_of(printed, "shrunk: ")
+    shortest = line_of(printed, "shortest: ")
+    assert main(shlex.split(shortest)[1:]) == 1
+    assert "ghost entry" in capsys.readouterr().out
+
+
+def test_a_tape_is_kept_and_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tape, first, again = tmp_path / "tape", tmp_path / "first.jsonl", tmp_path / "again.jsonl"
+    arguments = ["--swarm", "--seed", "3", "--no-shrink", "--tape", str(tape), "--out", str(first)]
+    assert main(["simulate", *arguments]) == 1
+    assert main(["simulate", "--replay", str(tape), "--out", str(again)]) == 1
+    assert "note: the code has changed" not in capsys.readouterr().out
+    assert again.read_bytes() == first.read_bytes()
+    assert "no such file" in failing(capsys, "simulate", "--replay", str(tmp_path / "no")).lower()
+    assert "not a tape" in failing(capsys, "simulate", "--replay", str(first))
+
+
+def test_a_program_that_is_not_deterministic_is_found_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import random\n"
+        "async def steady(process):\n"
+        "    await process.client.key_value_set('k', str(process.random.below(1000)))\n"
+        "async def unsteady(process):\n"
+        "    await process.client.key_value_set('k', str(random.random()))\n"
+    )
+    job = ["--processes", "1", "--twice", "--seeds", "3"]
+    assert main(["simulate", "--program", f"{program}:steady", *job]) == 0
+    assert "each seed gave the same history twice" in capsys.readouterr().out
+    assert main(["simulate", "--program", f"{program}:unsteady", *job]) == 1
+    assert "seed 0: not deterministic: line 3 of the history was" in capsys.readouterr().out
+    assert "has no function 'nobody'" in failing(
+        capsys, "simulate", "--program", f"{program}:nobody"
+    )
+
+
+def test_simulate_takes_any_fault_any_setting_and_any_scenario(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fault = "pause process=1 at='inside 1 block#2' for_s=6"
+    job = ["--fault", fault, "--job", "limit_s=30", "--semantics", "published"]
+    assert main(["simulate", *job]) == 0
+    assert "process 1 ended at" in capsys.readouterr().out
+    # Who goes on after a stall longer than the time-out was no crash.
+    assert main(["simulate", *job, "--failures", "crash-stop"]) == 1
+    assert main(["simulate", "--scenario", "ghost-entry", "--seed", "3"]) == 0
+    assert "expectations hold with seed 3" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -101,6 +163,14 @@ def test_simulate_takes_crashes_and_restarts(
         (["--loss", "1.5"], "loss is a probability below 1"),
         (["--random-faults", "--crash", "1@1"], "leave out --crash and --restart"),
         (["--semantics", "kind"], "invalid choice: 'kind'"),
+        (["--swarm", "--random-faults"], "leave out --random-faults"),
+        (["--swarm", "--fault", "reset process=1 at=1"], "--swarm draws all faults"),
+        (["--fault", "crush process=1 at=1"], "did you mean 'crash'?"),
+        (["--job", "limit=1"], "did you mean 'limit_s'?"),
+        (["--program", "train"], "unknown program 'train'"),
+        (["--argument", "step=3"], "step: unknown key 'step'; did you mean 'steps'?"),
+        (["--argument", "steps"], "'steps' is not of the form KEY=VALUE"),
+        (["--scenario", "goast-entry"], "did you mean 'ghost-entry'?"),
     ],
 )
 def test_simulate_refuses_what_makes_no_sense(
