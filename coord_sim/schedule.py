@@ -10,6 +10,7 @@ from coord_sim.core.semantics import SEMANTICS
 from coord_sim.errors import ScheduleError
 from coord_sim.faults import Crash, Degrade, Fault, Partition, Reset, Restart, Skew, Slow
 from coord_sim.moments import KINDS, SERVICE, Member, Moment, When
+from coord_sim.mutants import find
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,11 @@ class Schedule:
             raise ScheduleError(
                 f"semantics must be one of {', '.join(SEMANTICS)}; found {self.semantics!r}"
             )
+        if self.mutant:
+            try:
+                find(self.mutant)
+            except LookupError as error:
+                raise ScheduleError(str(error)) from None
         self._check_times()
         self._check_members()
         for fault in self.faults:

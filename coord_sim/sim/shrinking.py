@@ -275,7 +275,7 @@ def _without(case: Case, process: int) -> Iterator[Case]:
     def moved(member: Any) -> Any:
         return member - 1 if isinstance(member, int) and member > process else member
 
-    faults = []
+    faults: list[Fault] = []
     for fault in schedule.faults:
         at_s = fault.at_s
         if isinstance(at_s, When):

@@ -37,7 +37,7 @@ from jax_bridge import client_recorder
 ROOT = Path(__file__).parents[2]
 FORMAT_PAGE = (ROOT / "docs" / "history-format.md").read_text(encoding="utf-8")
 DEPENDENCIES_PAGE = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 EVENTS: dict[str, type[Event]] = {
     "start": Start,

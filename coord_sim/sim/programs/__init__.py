@@ -19,6 +19,13 @@ from coord_sim.sim.programs.guide import (
 )
 from coord_sim.sim.programs.leaving import leaving
 from coord_sim.sim.programs.lockstep import lockstep
+from coord_sim.sim.programs.mixed import (
+    barrier_traffic,
+    block_traffic,
+    nested_sets,
+    store_traffic,
+    takeover,
+)
 from coord_sim.sim.programs.naming import PROCESS, ProcessNumber
 from coord_sim.sim.programs.store import announced, claimed_key, steady_writes, topology
 from coord_sim.sim.programs.training import crossed_blocks, raising_loop, training_loop
@@ -28,6 +35,8 @@ PROGRAMS: Final[Mapping[str, Callable[..., Program]]] = {
     for make in (
         agreed_preemption,
         announced,
+        barrier_traffic,
+        block_traffic,
         claimed_key,
         crossed_blocks,
         drifting_ids,
@@ -36,11 +45,14 @@ PROGRAMS: Final[Mapping[str, Callable[..., Program]]] = {
         leaving,
         lockstep,
         lone_preemption,
+        nested_sets,
         raising_loop,
         recover_the_restarted,
         rendezvous,
         reused_barrier,
         steady_writes,
+        store_traffic,
+        takeover,
         topology,
         training_loop,
     )

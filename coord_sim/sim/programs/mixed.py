@@ -16,7 +16,7 @@ _REFUSALS: Final = (Code.FAILED_PRECONDITION, Code.ABORTED)
 
 
 def block_traffic(steps: int = 6, *, step_s: float = 0.4, leaves_early: float = 0.2) -> Program:
-    """Loops over `live_devices` blocks of different lengths; each start has a number of steps of its own.
+    """Loops over `live_devices` blocks of different lengths; each start has steps of its own.
 
     Args:
       steps: Blocks of a start, or up to twice as many.
