@@ -11,11 +11,10 @@ from typing import Final
 
 from coord_sim.core.barriers import REGISTRATION_BARRIER
 from coord_sim.core.effects import Effect, Reply
-from coord_sim.core.identifiers import Incarnation, TaskId
+from coord_sim.core.identifiers import Incarnation
 from coord_sim.core.messages import TaskState
 from coord_sim.core.service import CoordinationService
 from coord_sim.core.status import Status
-from coord_sim.core.survey import Survey
 
 _QUIET: Final = frozenset(
     (
@@ -47,63 +46,34 @@ class Coverage:
     def __init__(self) -> None:
         self.states: dict[str, None] = {}
         self.transitions: dict[str, None] = {}
-        self._services: dict[Incarnation, _Watched] = {}
-        self._digests: dict[tuple[str, str, str], str] = {}
+        self._latest: dict[Incarnation, str] = {}
+        self._digests: dict[tuple[str, str, str, str], str] = {}
 
     def begin(self) -> None:
         """A new run."""
         self.states = {}
         self.transitions = {}
-        self._services = {}
+        self._latest = {}
 
     def saw(self, service: CoordinationService, input_name: str, effects: list[Effect]) -> None:
         """The service has taken an input."""
-        watched = self._services.get(service.incarnation)
-        if watched is None:
-            watched = self._services[service.incarnation] = _Watched()
-        before = watched.state
-        if input_name not in _QUIET or len(effects) > 1:
-            watched.state = watched.outline(service)
-        elif not before:
-            return
-        step = (before, f"{input_name} {_outcome(effects)}", watched.state)
+        before = self._latest.get(service.incarnation, "")
+        is_quiet = not effects or (len(effects) == 1 and isinstance(effects[0], Reply))
+        if is_quiet and input_name in _QUIET and before:
+            after = before
+        else:
+            after = self._latest[service.incarnation] = outline(service)
+        step = (before, input_name, _outcome(effects), after)
         digest = self._digests.get(step)
         if digest is None:
             told = "\n".join(step).encode()
             digest = hashlib.blake2b(told, digest_size=_DIGEST_BYTES).hexdigest()
             self._digests[step] = digest
-        self.states[watched.state] = None
+        self.states[after] = None
         self.transitions[digest] = None
 
 
-class _Watched:
-    """One life of a service."""
-
-    def __init__(self) -> None:
-        self.state = ""
-        self._entered: dict[tuple[TaskId, ...], dict[TaskId, Incarnation]] = {}
-
-    def outline(self, service: CoordinationService) -> str:
-        survey = service.survey(0)
-        incarnations = [task.incarnation for task in survey.tasks]
-        entered: dict[tuple[TaskId, ...], dict[TaskId, Incarnation]] = {}
-        for round_ in survey.rounds:
-            before = self._entered.get(round_.tasks, {})
-            entered[round_.tasks] = {
-                task: before.get(task, incarnations[task])
-                for task in round_.entered
-                if task < len(incarnations)
-            }
-        self._entered = entered
-        replaced = [bool(task.past) for task in service.membership.tasks]
-        return outline(survey, replaced, entered)
-
-
-def outline(
-    survey: Survey,
-    replaced: list[bool],
-    entered: dict[tuple[TaskId, ...], dict[TaskId, Incarnation]],
-) -> str:
+def outline(service: CoordinationService) -> str:
     """An abstract state, in text.
 
     A word for each task, in the order of the alphabet: its state (`d`isconnected, `c`onnected, `e`rror,
@@ -111,35 +81,37 @@ def outline(
     somebody whom it no longer is (`g`, a ghost), awaited or dead (`.`) or no participant (`-`); then the
     same for each open barrier. After a bar, what the barriers are for (`R`egistration, `S`hutdown,
     another), and how many gets wait (at most 2).
-
-    Args:
-      survey: What the service looks like.
-      replaced: Whether each task had an incarnation before.
-      entered: As whom the tasks entered each open round.
     """
-    words = []
-    rounds = survey.rounds[:_SHOWN_MAX]
-    barriers = sorted(survey.barriers, key=lambda barrier: _purpose(barrier.barrier_id))[
-        :_SHOWN_MAX
+    # Looking inside: a survey costs several times as much, for each step of each run.
+    open_rounds = service._rounds._rounds.values()  # noqa: SLF001
+    open_barriers = service._barriers.open_barriers()  # noqa: SLF001
+    gets = len(service._store.waiting_calls())  # noqa: SLF001
+    rounds = [
+        (round_.tasks, {entry.task: entry.incarnation for entry in round_.entries.values()})
+        for round_ in list(open_rounds)[:_SHOWN_MAX]
     ]
-    for task in survey.tasks:
-        letter = _LETTERS[task.state]
-        word = letter.upper() if replaced[task.task] else letter
-        for round_ in rounds:
-            if task.task not in round_.tasks:
+    barriers = [(_purpose(barrier.id), barrier.arrived) for barrier in open_barriers]
+    if len(barriers) > 1:
+        barriers = sorted(barriers, key=lambda barrier: barrier[0])[:_SHOWN_MAX]
+    words = []
+    for task in service.membership.tasks:
+        word = _LETTERS[task.state]
+        if task.past:
+            word = word.upper()
+        for tasks, entered in rounds:
+            if task.id not in tasks:
                 word += "-"
-            elif task.task not in round_.entered:
+            elif task.id not in entered:
                 word += "."
             else:
-                is_same = entered[round_.tasks].get(task.task) == task.incarnation
-                word += "x" if is_same else "g"
-        for barrier in barriers:
-            is_in = task.task in barrier.arrived
-            word += "x" if is_in else "." if task.task in barrier.missing else "-"
+                word += "x" if entered[task.id] == task.incarnation else "g"
+        for _, arrived in barriers:
+            is_in = arrived.get(task.id)
+            word += "-" if is_in is None else "x" if is_in else "."
         words.append(word)
-    purposes = "".join(_purpose(barrier.barrier_id) for barrier in barriers)
-    gets = min(survey.waiting_gets, _WAITING_MAX)
-    return f"{' '.join(sorted(words))} | {purposes} {gets}"
+    words.sort()
+    purposes = "".join([purpose for purpose, _ in barriers])
+    return f"{' '.join(words)} | {purposes} {min(gets, _WAITING_MAX)}"
 
 
 def _purpose(barrier_id: str) -> str:
@@ -150,6 +122,10 @@ def _purpose(barrier_id: str) -> str:
 
 def _outcome(effects: list[Effect]) -> str:
     """How many calls were answered (at most 2), and whether one of them with an error."""
-    replies = [effect for effect in effects if isinstance(effect, Reply)]
-    failed = any(isinstance(reply.answer, Status) for reply in replies)
-    return f"{min(len(replies), 2)}{'!' if failed else ''}"
+    count, failed = 0, ""
+    for effect in effects:
+        if isinstance(effect, Reply):
+            count += 1
+            if isinstance(effect.answer, Status):
+                failed = "!"
+    return f"{min(count, 2)}{failed}"

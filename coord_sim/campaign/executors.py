@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -10,14 +11,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import wait
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from coord_sim.errors import CoordSimError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CONNECT_S: Final = 20.0
+CONNECT_S = 10.0
 """How long to try to reach a cluster and its first worker."""
 
 
@@ -72,8 +73,8 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
       OSError: no scheduler answers there, or it has no workers.
       WorkersDied: a batch has killed its workers, again and again.
     """
-    import distributed
-
+    # It is optional, and has no types.
+    distributed: Any = importlib.import_module("distributed")
     client = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
     try:
         try:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FunctionType
 from typing import Final
 
 from coord_sim.campaign import checkpoint
@@ -54,7 +55,13 @@ class Campaign:
     def identity(self) -> str:
         """All that determines the campaign, but for how long it is, as text."""
         job = self.job
-        return f"{job!r}, seeds from {self.first_seed}, {self.batch_runs} a batch"
+        judge: object = job.judge
+        if isinstance(judge, FunctionType):  # Its text would name its place in memory.
+            judge = f"{judge.__module__}.{judge.__qualname__}"
+        return (
+            f"{job.plan!r} judged by {judge}, seeds from {self.first_seed}, "
+            f"{self.batch_runs} a batch, {'with' if job.coverage else 'without'} coverage"
+        )
 
     def resumed(self) -> Statistics:
         """What the checkpoint holds; nothing if there is none.

@@ -29,7 +29,7 @@ from coord_sim.campaign import (
 )
 from coord_sim.campaign.failures import first_of_each_kind, shrink_failure
 from coord_sim.cli.campaign_report import Finding, duration, fields_of, keep, report_lines
-from coord_sim.cli.cases import add_case_options, named_program
+from coord_sim.cli.cases import add_case_options, named_program, settings_of
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.exit_codes import INTERRUPTED, INVALID, UNKNOWN, VALID
 from coord_sim.cli.extras import require
@@ -41,7 +41,6 @@ from coord_sim.errors import ScheduleError
 from coord_sim.schedule import Schedule
 from coord_sim.sim.case import CaseError, read_case
 from coord_sim.sim.nemesis import KINDS
-from coord_sim.sim.programs import PROGRAMS
 from coord_sim.sim.shrinking import Budget
 
 EXAMPLES = """\
@@ -162,7 +161,6 @@ def _replay(options: argparse.Namespace, judge: ServiceJudge) -> int:
 
 def _run_campaign(options: argparse.Namespace, judge: ServiceJudge) -> int:
     job = Job(_plan(options), judge, coverage=not options.no_coverage)
-    job.plan.case(options.first_seed).make_program()  # Errors come before workers do.
     if options.failures == "crash-stop" and not options.no_stalls:
         _note("crash-stop takes nobody for dead who lives, and stalls do that; see --no-stalls")
     campaign = Campaign(
@@ -198,16 +196,14 @@ def _run_campaign(options: argparse.Namespace, judge: ServiceJudge) -> int:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    if options.program in PROGRAMS:
-        named_program(options)  # Says what is wrong with its arguments.
-    elif options.steps is not None:
-        options.argument = [*options.argument, ("steps", options.steps)]
+    named_program(options)  # Says what is wrong with its arguments, before workers do.
     base = Schedule(
         processes=options.processes,
         semantics=options.semantics or SHIPPED.name,
         mutant=options.mutant,
         heartbeat_timeout_s=options.heartbeat_timeout,
         loss=options.loss,
+        **settings_of(options),
     )
     return Plan(
         options.program,

@@ -12,6 +12,7 @@ from coord_sim.campaign import Job, Statistics
 from coord_sim.campaign.conditions import OF_THE_SIMULATOR, declared_conditions
 from coord_sim.campaign.failures import ShrunkFailure
 from coord_sim.cli.judges import ServiceJudge
+from coord_sim.cli.simulate import command_of
 from coord_sim.scenarios import Expectations, Scenario, ScenarioError
 from coord_sim.scenarios.writing import to_toml
 from coord_sim.sim.case import function_of
@@ -28,6 +29,7 @@ _LATE: Final = 0.9
 
 _WORTH_IT: Final = 0.01
 _MANY: Final = 12
+_LIVE_SET: Final = "live set:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,11 @@ def report_lines(
         yield "no run was completed"
         return
     base = job.plan.base
+    mutant = f", mutant {base.mutant}" if base.mutant else ""
     last_seed = known.first_seed + known.runs - 1
     yield (
-        f"{known.runs:,} runs of {job.plan.program}, {base.processes} processes, service as "
-        f"{base.mutant or base.semantics}, seeds {known.first_seed} to {last_seed}"
+        f"{known.runs:,} runs of {job.plan.program}, {base.processes} processes, {base.semantics} "
+        f"semantics{mutant}, seeds {known.first_seed} to {last_seed}"
     )
     verdict = f"{known.failed:,} failed" if known.failed else "none failed"
     unknown = f", {known.unknown.total():,} unknown" if known.unknown else ""
@@ -136,10 +139,12 @@ def _finding_lines(job: Job, finding: Finding) -> Iterator[str]:
         yield f"  {line}"
     yield f"  shrunk: {failure.shrunk}"
     yield f"  {failure.shrunk.after.schedule!r}"
+    if failure.judgement.kind.startswith(_LIVE_SET) and isinstance(job.judge, ServiceJudge):
+        yield f"  without a file: {command_of(failure.shrunk.after, job.judge.failures)}"
     if finding.folder is not None:
         yield f"  replay: {replay_command(job, finding.folder / CASE)}"
     else:
-        yield "  with --out DIR, the case, its history and a command to replay it are kept"
+        yield "  with --out DIR, the case, its history and a command that replays it are kept"
 
 
 def replay_command(job: Job, case: Path) -> str:
@@ -216,7 +221,7 @@ def as_scenario(failure: ShrunkFailure, job: Job) -> Scenario | None:
     case, kind = failure.shrunk.after, failure.judgement.kind
     if case.program not in PROGRAMS:
         return None
-    if kind.startswith("live set:") and isinstance(job.judge, ServiceJudge):
+    if kind.startswith(_LIVE_SET) and isinstance(job.judge, ServiceJudge):
         judgement = f"{job.judge.definition}-{job.judge.failures}"
         expect = Expectations(verdicts={judgement: "valid"})
     elif kind.startswith("no progress"):

@@ -29,10 +29,10 @@ from coord_sim.explore.services import Factory
 
 EXAMPLES = """\
 examples:
-  coordlab explore --semantics shipped --out ghost.jsonl
-      a shortest history that the service as jaxlib ships it gets wrong; then: coordlab check ghost.jsonl
-  coordlab explore --processes 3 --calls 2 --crashes 2 --crashes-in-all 2 --restarts 1 --semantics published
-      every interleaving of the service as published: no violation
+  coordlab explore --semantics shipped --failures crash-stop --out ghost.jsonl
+      a shortest history that the service as jaxlib ships it gets wrong: coordlab check ghost.jsonl
+  coordlab explore --calls 2 --crashes 2 --crashes-in-all 2 --restarts 1 --semantics published
+      every interleaving of three processes and the service as published: no violation
   coordlab explore --semantics published --program blocks --failures crash-stop
       live_devices blocks: all processes leave a block in the same branch
   coordlab explore --holes
@@ -48,14 +48,14 @@ STATES_MAX = 5_000_000
 """Some 1 GB."""
 
 ALONE = {
-    "ghost-entry": "live",
-    "zombie-calls": "live",
-    "zombie-writes": "store",
-    "zombie-shuts-down-successor": "leave",
-    "deaths-one-by-one": "live",
-    "dead-come-back": "live",
+    "ghost-entry": ("live", 2),
+    "zombie-calls": ("live", 2),
+    "zombie-writes": ("store", 1),
+    "zombie-shuts-down-successor": ("leave", 1),
+    "deaths-one-by-one": ("live", 2),
+    "dead-come-back": ("live", 2),
 }
-"""The smallest program that has each hole."""
+"""Program and calls with which each hole is explored without the others."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -225,8 +225,8 @@ def _lines(
     yield from _counts(found, took_s)
     if found.no_progress is not None:
         yield (
-            f"no progress: {found.stuck_states:,} states in which somebody waits for a process that lives "
-            "and never calls; one after the fewest steps:"
+            f"no progress: {found.stuck_states:,} states in which somebody waits for a process that "
+            "lives and never calls; one after the fewest steps:"
         )
         yield from _steps(found.no_progress)
     if found.violation is not None:
@@ -263,8 +263,9 @@ def _described(options: argparse.Namespace, bounds: Bounds) -> str:
 
 def _counts(found: Exploration, took_s: float) -> Iterator[str]:
     yield (
-        f"states: {found.states:,} ({found.protocol_states:,} of the protocol, {found.service_states:,} of the "
-        f"service), {found.transitions:,} transitions, depth {found.depth}"
+        f"states: {found.states:,} ({found.protocol_states:,} of the protocol, "
+        f"{found.service_states:,} of the service), {found.transitions:,} transitions, "
+        f"depth {found.depth}"
     )
     yield f"time: {took_s:.1f} s, {found.states / max(took_s, 1e-9):,.0f} states/s"
 
@@ -385,7 +386,8 @@ def _verdicts(history: History) -> dict[str, str]:
 
 def _alone(options: argparse.Namespace, hole: str) -> dict[str, list[str] | None]:
     """Shortest ways in which this hole breaks each reading, all other holes avoided."""
-    bounds = dataclasses.replace(_hole_bounds(options), program=ALONE[hole])
+    program, calls = ALONE[hole]
+    bounds = dataclasses.replace(_hole_bounds(options), program=program, calls=calls)
     shortest: dict[str, list[str] | None] = {}
     for definition in DEFINITIONS:
         for failures in FAILURE_MODELS:

@@ -52,7 +52,7 @@ class ServiceJudge:
         if run.finished or quiet_from_s is None or run.end_s < quiet_from_s + self.progress_s:
             return None
         left = [end for end in run.ends if end.state == RUNNING]
-        waits = sorted({end.waits_for.partition(" ")[0] for end in left})
+        waits = sorted({_awaited(end.waits_for) for end in left})
         told = [f"process {end.process} waits for {end.waits_for or 'nothing'}" for end in left]
         return Judgement(
             INVALID,
@@ -60,6 +60,11 @@ class ServiceJudge:
             f"Nothing was wrong any more from {quiet_from_s:g} s on, and yet at {run.end_s:g} s "
             f"{', '.join(told)}.",
         )
+
+
+def _awaited(words: str) -> str:
+    """What sort of thing: the first word of `key_value_get step/3`, `a collective ...`."""
+    return words.removeprefix("a ").removeprefix("its ").partition(" ")[0]
 
 
 def _sort_of(row: ObjectVerdict) -> str:

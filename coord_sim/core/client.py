@@ -104,9 +104,7 @@ class CoordinationClient:
         if self._registering is not None and now_ns >= self._give_up_ns:
             self._registering = None
             late = f"RegisterTask of task {self.task} was not answered in time"
-            return [
-                Fatal(Status(code=Code.DEADLINE_EXCEEDED, message=late, service_error=None))
-            ]
+            return [Fatal(Status(code=Code.DEADLINE_EXCEEDED, message=late, service_error=None))]
         if self._retry_ns is not None and now_ns >= self._retry_ns:
             self._retry_ns = None
             return [self._register()]
@@ -179,9 +177,7 @@ class CoordinationClient:
         self._registering = None
         if isinstance(answer, Registered):
             self.caller = Caller(self.incarnation, answer.service_incarnation)
-            self._beat = Heartbeat(
-                caller=self.caller, task=self.task, incarnation=self.incarnation
-            )
+            self._beat = Heartbeat(caller=self.caller, task=self.task, incarnation=self.incarnation)
             self._is_connected = True
             self._beat_ns = now_ns + self._interval_ns
             return [Connected(answer.service_incarnation), self._send_poll()]

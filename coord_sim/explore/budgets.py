@@ -1,8 +1,8 @@
 """What may still be done, packed into one number each: all that bounds limit is here and nowhere else.
 
-A budget has one field per process for its calls and for its crashes, and fields for all together. Each has
-a guard bit above it, which stays 0 as long as nothing is overdrawn: a purchase is a subtraction and a
-mask. Distinct budgets are numbered, and so are prices and what they make of a budget memoised.
+A budget has one field per process for its calls and for its crashes, and fields for all together. Each
+has a guard bit above it, which stays 0 as long as nothing is overdrawn: a purchase is a subtraction and
+a mask. Distinct budgets are numbered, and so are prices and what they make of a budget memoised.
 """
 
 from __future__ import annotations

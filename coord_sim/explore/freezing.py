@@ -1,8 +1,8 @@
 """Equality of services: what of the core's objects makes a difference to anybody.
 
-Two services are the same state if they will answer alike. The tables say of every field of every class of
-the core whether it is kept, and what it holds: numbers of tasks, incarnations and calls are renamed when
-processes are, times count from now, errors count by their code. Left out is what no answer in an
+Two services are the same state if they will answer alike. The tables say of every field of every class
+of the core whether it is kept, and what it holds: numbers of tasks, incarnations and calls are renamed
+when processes are, times count from now, errors count by their code. Left out is what no answer in an
 exploration shows: texts, counters (versions, rounds ended), and what is derived from other fields.
 
 A test fails when a class of the core has a field that the tables do not classify.
@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from coord_sim.core.barriers import Arrival, Barrier, Barriers
 from coord_sim.core.error_polls import ErrorPolls
+from coord_sim.core.identifiers import seconds
 from coord_sim.core.key_value_store import KeyValueStore
 from coord_sim.core.live_rounds import LiveRounds, _Entry, _Round
 from coord_sim.core.membership import Membership, Task
@@ -69,6 +70,15 @@ def call(value: Any, view: View) -> Frozen:
 def time(value: Any, view: View) -> Frozen:
     """A time, in nanoseconds."""
     return value - view.now_ns
+
+
+OVERDUE_NS = seconds(3.0)
+"""Longer than the heartbeat time-out of what is explored: being silent for still longer is the same."""
+
+
+def heartbeat(value: Any, view: View) -> Frozen:
+    """When a task has beaten last."""
+    return max(value - view.now_ns, -OVERDUE_NS)
 
 
 def key(value: Any, view: View) -> Frozen:
@@ -186,7 +196,7 @@ KEPT: Mapping[type, Mapping[str, Leaf]] = {
         "incarnation": incarnation,
         "error": maybe(error),
         "past": many(incarnation),
-        "last_heartbeat_ns": time,
+        "last_heartbeat_ns": heartbeat,
     },
     LiveRounds: {"_rounds": mapping(many(task), thing)},
     _Round: {

@@ -3,8 +3,8 @@
 All processes run the same program, and the service treats all numbers alike (all orders in which it may
 find several dead at once are moves). So states that differ by a permutation of processes have futures
 that do, and one of them, the first that was met, stands for all. An edge then has to say how the state
-that a move leads to must be renamed to become its representative, for the sake of what is not part of the
-state: what a judge knows of the past, and what is left of the bounds. Where the representative is
+that a move leads to must be renamed to become its representative, for the sake of what is not part of
+the state: what a judge knows of the past, and what is left of the bounds. Where the representative is
 symmetric itself there are several ways to rename, and whoever follows the edge takes one that gives the
 least.
 """

@@ -19,7 +19,7 @@ class Judge(Protocol):
         """The state before the first event."""
 
     def after(self, state: int, events: Sequence[Event]) -> int | None:
-        """The state after these events, or None if the history so far, and so any longer one, is invalid."""
+        """The state after these events, or None if the history is invalid, and so is any longer one."""
 
     def renamed(self, state: int, processes: Sequence[int]) -> int:
         """The state after the same events under other numbers of processes (the new one of each)."""

@@ -1,4 +1,4 @@
-"""What an edge does to that part of a state which is not the protocol's: the judge's knowledge, the budget.
+"""What an edge does to the rest of a whole state: to what the judge knows, and to the budget.
 
 Everything here is a table from small numbers to small numbers that is filled as it is used, so that the
 inner loop of the search looks up, and computes only what it meets for the first time.

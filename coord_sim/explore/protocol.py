@@ -1,27 +1,31 @@
 """The moves of processes, messages, time and faults around the core.
 
-**What a process is.** It registers, calls what its program allows in any order and as often as the bounds
-allow, waits for each answer, and may end at any moment. A call that is refused ends its process. Of the
-client only this is left: heartbeats and the error poll are abstracted to "a time-out may fire whenever the
-clock could allow it" and "a process that is not in good standing may learn it": its next heartbeat is
-put to the real service, and if that refuses it the process ends, sooner or later or never. The job starts
-formed: all have registered, for nothing that happens before can be told from a crash just after it.
+**What a process is.** It registers, calls what its program allows in any order and as often as the
+bounds allow, waits for each answer, and may end at any moment. A call that is refused ends its process.
+Of the client only this is left: heartbeats and the error poll are abstracted to "a time-out may fire
+whenever the clock could allow it" and "a process that is not in good standing may learn it": its next
+heartbeat is put to the real service, and if that refuses it the process ends, sooner or later or never.
+The job starts formed: all have registered, for nothing that happens before can be told from a crash
+just after it.
 
 **Time.** `services.py` lets time pass by more than a time-out while all but some tasks beat. Those are
 processes that have ended, and within `suspicions` others that stall. All orders in which the service may
 find the dead of one tick are explored.
 
-**The reduction.** Explored step by step, a request is sent (the invocation), arrives, its reply is sent, and
-is received (the response). With `reduced`, sending and arriving are one step, and so are replying and
-receiving, but for the crashes that come between. That loses no violation, for
+**The reduction.** Explored step by step, a request is sent (the invocation), arrives, its reply is
+sent, and is received (the response). With `reduced`, sending and arriving are one step, and so are
+replying and receiving, but for the crashes that come between. That loses no violation, for
 
-* The service sees only the order of arrivals. Take a run, and move each invocation forward in time to the
-  arrival of its request, and each response back to the sending of its reply. Both are steps of one
+* The service sees only the order of arrivals. Take a run, and move each invocation forward in time to
+  the arrival of its request, and each response back to the sending of its reply. Both are steps of one
   process that no other process and not the service can see, so the result is a run, with the same
   answers; between the two moments the process does nothing else, so its own order stays.
-* Calls only become shorter, the last sign of life of a lifetime later, starts earlier. Each instant and
-  each failure that explains the new history also explains the old one. So if the old one is invalid,
-  the new one is.
+* Calls only become shorter, invocations later, starts earlier. Each instant and each failure that
+  explains the new history also explains the old one, so if the old one is invalid, the new one is. One
+  case is different: under `crash-stop` a response or a start is a sign of life, and moved back it is an
+  earlier one. That matters where the service leaves out a process that still runs and then receives its
+  reply. Without suspicions neither face of the service does; of a known-wrong service such a violation
+  shows when the process has one more call to make.
 * A process that crashes before its request has arrived: invocation and crash are one step here, and
   the request stays on its way, to arrive at any time later, also after the next start has registered,
   or never. The same for a registration.
@@ -83,6 +87,7 @@ class Process(NamedTuple):
 
     @property
     def is_running(self) -> bool:
+        """Whether it has begun and not ended."""
         return self.phase in (Phase.JOINING, Phase.UP, Phase.WAITING)
 
     def waits_for(self, operation: Operation, lifetime: int) -> bool:
@@ -300,7 +305,8 @@ class Protocol:
             )
 
     def _time_outs(self, state: State) -> Iterator[Move]:
-        silent, stalling = [], []
+        silent: list[int] = []
+        stalling: list[int] = []
         for number, standing in enumerate(self._services.standings(state.service)):
             if standing.is_connected:
                 process = state.processes[number]

@@ -1,7 +1,7 @@
 """Breadth-first search through all interleavings.
 
-A whole state is one of the protocol, what a judge makes of the past, and what is left of the bounds, each
-a small number; the inner loop is a few look-ups per transition.
+A whole state is one of the protocol, what a judge makes of the past, and what is left of the bounds,
+each a small number; the inner loop is a few look-ups per transition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coord_sim.explore.budgets import Budgets
 from coord_sim.explore.graph import Graph, Node, Permutation, composed, inverse
 from coord_sim.explore.happenings import Happening, history_of
 from coord_sim.explore.judge import Judge, Unjudged
-from coord_sim.explore.product import BITS, MASK, Tables, Way
+from coord_sim.explore.product import BITS, IMPOSSIBLE, MASK, Tables, Way
 from coord_sim.explore.protocol import DEADLOCK, NO_PROGRESS, Protocol
 from coord_sim.explore.services import HEARTBEAT_TIMEOUT_NS, Factory, Services
 
@@ -184,8 +184,8 @@ class _Search:
                     keys.append(following)
                     parents.append(at)
                     edges_taken.append(place)
-            if (node.holes or node.broken) and self._notes(node, ways, budget, at):
-                break
+            if node.holes or node.broken:
+                self._note(node, ways, budget, at)
             if not goes_on and node.stuck:
                 self._is_stuck(node.stuck, at)
             if found.violation is not None or (sought is not None and sought <= found.holes.keys()):
@@ -216,18 +216,17 @@ class _Search:
         if self.found.no_progress is None:
             self.found.no_progress = self._finding(NO_PROGRESS, at)
 
-    def _notes(self, node: Node, ways: Sequence[Way], budget: int, at: int) -> bool:
-        """Takes down holes and what is broken; whether the search is over."""
+    def _note(self, node: Node, ways: Sequence[Way], budget: int, at: int) -> None:
+        """Takes down holes, and what is broken for certain."""
         for place, holes in node.holes.items():
-            if ways[place].spends[budget] >= 0:
+            if ways[place].spends.get(budget, IMPOSSIBLE) >= 0:
                 for hole in holes:
                     if hole not in self.found.holes:
                         self.found.holes[hole] = self._finding(hole, at, place)
         for place, kind in node.broken.items():
-            if ways[place].spends[budget] >= 0:
+            if ways[place].spends.get(budget, IMPOSSIBLE) >= 0:
                 self.found.violation = self._finding(kind, at, place)
-                return True
-        return False
+                return
 
     def _finding(self, kind: str, at: int, last_edge: int = -1) -> Finding:
         """The way to a state, and over one more edge, in terms of the processes it began with."""

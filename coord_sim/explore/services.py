@@ -3,10 +3,10 @@
 A service is kept as a pickled object and known by a small number. An input takes the object, hands it to
 the very `CoordinationService` that servers and simulators drive, and freezes what comes out.
 
-Time passes in one way only: by more than a heartbeat time-out at once. Every connected task that is not to
-be silent beats at the end of it, then the service ticks. That is all that time does to a job whose
-processes beat as they should: whoever is not declared dead has beaten lately, and nothing else of what is
-explored has a deadline. Afterwards all times are moved back, so that "now" is always the same.
+Time passes in one way only: by more than a heartbeat time-out at once. Every connected task that is not
+to be silent beats at the end of it, then the service ticks. That is all that time does to a job whose
+processes beat as they should: whoever is not declared dead has beaten lately, and nothing else of what
+is explored has a deadline. Afterwards all times are moved back, so that "now" is always the same.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Standing(NamedTuple):
 
     @property
     def is_connected(self) -> bool:
+        """Whether the task is in the job now."""
         return self.state is TaskState.CONNECTED
 
 

@@ -6,6 +6,7 @@ asks for one of its fixtures.
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -46,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise ValueError("a count of seeds is at least 1")
+        raise argparse.ArgumentTypeError(f"a count of seeds is at least 1, found {text!r}")
     return int(text)
 
 
@@ -158,9 +159,10 @@ def _keep(item: pytest.Item) -> str:
 
 
 def _cache(config: pytest.Config) -> Path:
-    if config.cache is not None:
-        return config.cache.mkdir("coordlab")
-    return config.rootpath / ".coordlab"  # Without the plugin of the cache.
+    cache = getattr(config, "cache", None)
+    if cache is None:  # Without the plugin of the cache.
+        return config.rootpath / ".coordlab"
+    return Path(cache.mkdir("coordlab"))
 
 
 def _shown(path: Path, here: Path) -> str:

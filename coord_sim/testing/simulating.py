@@ -72,6 +72,7 @@ class SimulatedRun(Run):
           Violation: something was not; with the explanation.
           Inconclusive: the checker cannot tell.
         """
+        __tracebackhide__ = True
         spec = LiveProcesses(definition=definition, failures=failures)
         for row in check_service(self.history, live=spec):
             if row.verdict is None or row.word == "valid":
@@ -86,6 +87,7 @@ class SimulatedRun(Run):
         Raises:
           Violation: somebody still ran at the limit; says what it waits for.
         """
+        __tracebackhide__ = True
         if not self.finished:
             waiting = [
                 f"process {end.process} waits for {end.waits_for or 'nothing'}"
@@ -101,9 +103,23 @@ class SimulatedRun(Run):
         Raises:
           Violation: it was not.
         """
+        __tracebackhide__ = True
         if not self.reached.get(condition):
             raise Violation(f"{condition!r} was not reached{nearest(condition, self.reached)}")
         return self
+
+
+def simulated(program: Program, schedule: Schedule) -> SimulatedRun:
+    """What the fixture `simulation` does, for tests that cannot use it: Hypothesis's.
+
+    Raises:
+      ProgramError: the program does something that the simulator cannot follow.
+    """
+    return _simulated(Simulation(program, schedule).run())
+
+
+def _simulated(run: Run) -> SimulatedRun:
+    return SimulatedRun(**{field.name: getattr(run, field.name) for field in fields(Run)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +186,7 @@ class SimulationFactory:
         self._made.append(_Made(self._count, program, run))
         if tape is not None and (departure := tape.departure()) is not None:
             print(f"the code has changed, and the run is not the one of the tape: {departure}")
-        return SimulatedRun(**{field.name: getattr(run, field.name) for field in fields(Run)})
+        return _simulated(run)
 
     def schedule(self, **settings: Any) -> Schedule:
         """What would be run with these settings.
@@ -260,4 +276,4 @@ def read_tape(path: Path) -> tuple[int, Tape]:
     return int(content["run"]), Tape(cast("Mapping[str, list[float]]", content["draws"]))
 
 
-__all__ = ["ANY", "SimulatedRun", "SimulationFactory", "read_tape"]
+__all__ = ["ANY", "SimulatedRun", "SimulationFactory", "read_tape", "simulated"]

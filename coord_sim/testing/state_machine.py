@@ -17,7 +17,7 @@ rules ask of them; or they run a program of the subclass, and rules only break t
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -116,12 +116,33 @@ class _Puppet:
         return taken
 
 
+def _one(
+    some: Callable[[CoordinationStateMachine], Sequence[int]],
+) -> SearchStrategy[int]:
+    """One of some processes: the first from a drawn number on.
+
+    So that what is drawn means the same, when other rules are left out and more processes, or fewer, are
+    to choose from.
+    """
+
+    def draw(machine: CoordinationStateMachine) -> SearchStrategy[int]:
+        count = machine.schedule.processes
+
+        def nearest(number: int) -> int:
+            return min(some(machine), key=lambda process: (process - number) % count)
+
+        return st.integers(0, count - 1).map(nearest)
+
+    return st.runner().flatmap(draw)
+
+
 class CoordinationStateMachine(RuleBasedStateMachine):
     """Processes, a service, and rules that let time pass, break things and ask for operations.
 
-    Rules of a subclass use `ask`, `inject`, `run_until`, `step`, `live`, `idle` and `history`; their own
-    invariants are checked after every rule, as is that all live sets so far are valid. At the end
-    nothing goes wrong any more, puppets are told to leave, and all must come to an end.
+    Rules of a subclass use `ask`, `inject`, `run_until`, `step`, `live`, `idle`, `down` and `history`;
+    their own invariants are checked after every rule, as is that all live sets so far are valid. At the
+    end nothing goes wrong any more, puppets are told to leave, and all must come to an end. A rule that
+    is not wanted is set to None.
 
     Attributes:
       schedule: The job. Its limit is the machine's business.
@@ -169,6 +190,11 @@ class CoordinationStateMachine(RuleBasedStateMachine):
     def live(self) -> tuple[int, ...]:
         """Those that run now."""
         return self.simulation.live
+
+    @property
+    def down(self) -> tuple[int, ...]:
+        """Those that do not run: they have ended, or were not started yet."""
+        return tuple(process for process in self.processes if process not in self.live)
 
     @property
     def idle(self) -> tuple[int, ...]:
@@ -230,7 +256,7 @@ class CoordinationStateMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.idle)
     @rule(
-        process=st.runner().flatmap(lambda self: st.sampled_from(self.idle)),
+        process=_one(lambda self: self.idle),
         operation=st.runner().flatmap(lambda self: self.operations),
     )
     def a_process_is_asked(self, process: int, operation: Step) -> None:
@@ -238,13 +264,13 @@ class CoordinationStateMachine(RuleBasedStateMachine):
         self.ask(process, operation)
 
     @precondition(lambda self: self.live)
-    @rule(process=st.runner().flatmap(lambda self: st.sampled_from(self.live)))
+    @rule(process=_one(lambda self: self.live))
     def a_process_crashes(self, process: int) -> None:
         """One that runs."""
         self.inject(Crash(process, self.now_s))
 
     @precondition(lambda self: len(self.live) < len(self.processes))
-    @rule(process=st.runner().flatmap(lambda self: st.sampled_from(self._down())))
+    @rule(process=_one(lambda self: self.down))
     def a_process_starts(self, process: int) -> None:
         """One that has ended, or was not started yet."""
         self.inject(Restart(process, self.now_s))
@@ -255,9 +281,6 @@ class CoordinationStateMachine(RuleBasedStateMachine):
         """Something else than a crash; it begins now."""
         for fault in incident:
             self.inject(replace(fault, at_s=self.now_s))
-
-    def _down(self) -> list[int]:
-        return [process for process in self.processes if process not in self.live]
 
     def _incidents(self) -> SearchStrategy[tuple[Fault, ...]]:
         return incidents(
@@ -295,7 +318,7 @@ class CoordinationStateMachine(RuleBasedStateMachine):
         """
         until_s = self.now_s + self.progress_s
         if self._waits_for_others_to_register():
-            for process in self._down():
+            for process in self.down:
                 self.inject(Restart(process, self.now_s))
         while self.live and self.now_s < until_s:
             for process in self.idle:
