@@ -14,7 +14,9 @@ from coord_sim.campaign.failures import ShrunkFailure
 from coord_sim.cli.judges import ServiceJudge
 from coord_sim.cli.simulate import command_of
 from coord_sim.scenarios import Expectations, Scenario, ScenarioError
+from coord_sim.scenarios.tapes import save_tape
 from coord_sim.scenarios.writing import to_toml
+from coord_sim.sim import Tape, simulate
 from coord_sim.sim.case import function_of
 from coord_sim.sim.programs import PROGRAMS
 
@@ -23,6 +25,7 @@ DRAWN: Final = "drawn.json"
 HISTORY: Final = "history.jsonl"
 EXPLANATION: Final = "explanation.txt"
 SCENARIO: Final = "scenario.toml"
+TAPE: Final = "run.tape"
 
 _LATE: Final = 0.9
 """What was seen first after this part of the runs says whether more runs are worth it."""
@@ -214,6 +217,9 @@ def keep(finding: Finding, job: Job) -> None:
     scenario = as_scenario(failure, job)
     if scenario is not None:
         (folder / SCENARIO).write_text(to_toml(scenario), encoding="utf-8")
+        tape = Tape()
+        simulate(scenario.make_program(), scenario.schedule, tape=tape)
+        save_tape(folder / TAPE, scenario, tape)
 
 
 def as_scenario(failure: ShrunkFailure, job: Job) -> Scenario | None:

@@ -29,9 +29,9 @@ from coord_sim.explore.services import Factory
 
 EXAMPLES = """\
 examples:
-  coordlab explore --semantics shipped --failures crash-stop --out ghost.jsonl
+  coordlab explore --semantics shipped --out ghost.jsonl
       a shortest history that the service as jaxlib ships it gets wrong: coordlab check ghost.jsonl
-  coordlab explore --calls 2 --crashes 2 --crashes-in-all 2 --restarts 1 --semantics published
+  coordlab explore --calls 2 --crashes 2 --restarts 1 --suspicions 1 --semantics published
       every interleaving of three processes and the service as published: no violation
   coordlab explore --semantics published --program blocks --failures crash-stop
       live_devices blocks: all processes leave a block in the same branch
@@ -77,8 +77,9 @@ def add_parser(subparsers: Any) -> None:
     bounds.add_argument(
         "--suspicions",
         type=_count,
+        default=0,
         metavar="N",
-        help="living processes declared dead, in all (1 under suspicion, 0 under crash-stop)",
+        help="living processes declared dead, after a stall longer than the time-out, in all (0)",
     )
     bounds.add_argument(
         "--retries", type=_count, metavar="N", help="registrations sent twice, in all (0)"
@@ -175,9 +176,6 @@ def _explored(
 def _bounds(
     options: argparse.Namespace, *, calls: int = 2, crashes: int = 1, retries: int = 0
 ) -> Bounds:
-    suspicions = options.suspicions
-    if suspicions is None:
-        suspicions = 1 if options.failures == "suspicion" and not options.holes else 0
     try:
         return Bounds(
             processes=options.processes,
@@ -185,7 +183,7 @@ def _bounds(
             crashes=crashes if options.crashes is None else options.crashes,
             crashes_in_all=options.crashes_in_all,
             restarts=options.restarts,
-            suspicions=suspicions,
+            suspicions=options.suspicions,
             retries=retries if options.retries is None else options.retries,
             program=options.program or ("mixed" if options.holes else "live"),
             reduced=not options.no_reduction,

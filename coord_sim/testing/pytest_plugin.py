@@ -7,6 +7,7 @@ asks for one of its fixtures.
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -147,7 +148,8 @@ def _keep(item: pytest.Item) -> str:
     out = config.getoption("coord_out")
     here = config.invocation_params.dir
     folder = fresh_folder(_cache(config) if out is None else here / out, item.nodeid)
-    name = config.cwd_relative_nodeid(item.nodeid)
+    file, colons, rest = item.nodeid.partition("::")  # Its file is told from the root.
+    name = os.path.relpath(config.rootpath / file, here) + colons + rest
     lines = [f"kept in: {_shown(folder, here)}"]
     for each in item.stash[_EVIDENCE]:
         lines += each.keep(folder)

@@ -270,6 +270,7 @@ def faults(
 @st.composite
 def schedules(
     draw: st.DrawFn,
+    /,
     processes: int | SearchStrategy[int] = st.integers(1, 4),  # noqa: B008 - strategies are values
     *,
     kinds: Sequence[str] | None = None,
