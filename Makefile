@@ -15,7 +15,7 @@ FUZZ_HISTORIES ?= 1000000
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-jax test-others check lint types layers warmup bench fuzz-checker fuzz-differential proto clean
+.PHONY: demo test test-jax test-checker test-simulated test-others check lint types layers warmup bench fuzz-checker fuzz-differential proto clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v[:2] <= (3, 13) else f"coordlab needs Python 3.11 to 3.13, found {v[0]}.{v[1]}: set PYTHON=")'
@@ -26,15 +26,27 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/coordlab demo
 
-# Side by side, as the first mostly wait or use other processes; what each says comes when it is done.
+CHECKER_TESTS := tests/checker tests/formats tests/oracles tests/report
+SIMULATED_TESTS := tests/campaign tests/explore tests/mutants tests/plugin tests/scenarios tests/sim
+
+# Two at a time, as those that start JAX mostly wait; what each says comes when it is done. The fast
+# searches are compiled by the second, and found compiled by the later ones.
 test: $(STAMP)
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target test-jax test-others
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
+	  test-jax test-checker test-simulated test-others
 
 test-jax: $(STAMP)
 	$(BIN)/python -m pytest -m jax tests
 
+test-checker: $(STAMP)
+	$(BIN)/python -m pytest -m "not jax" $(CHECKER_TESTS) checker
+
+test-simulated: $(STAMP)
+	$(BIN)/python -m pytest -m "not jax" $(SIMULATED_TESTS)
+
 test-others: $(STAMP)
-	$(BIN)/python -m pytest -m "not jax"
+	$(BIN)/python -m pytest -m "not jax" tests coord_sim \
+	  $(addprefix --ignore=,$(CHECKER_TESTS) $(SIMULATED_TESTS))
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -50,7 +50,7 @@ from coord_sim.explore import holes
 from coord_sim.explore.bounds import PROGRAMS, Bounds
 from coord_sim.explore.budgets import Price
 from coord_sim.explore.happenings import Happening
-from coord_sim.explore.requests import Members, Message, Operation
+from coord_sim.explore.requests import Members, Message, Operation, Told
 from coord_sim.explore.services import Delivery, Reaction, Services, Standing
 from coord_sim.explore.stays import Stays
 
@@ -213,8 +213,9 @@ class Protocol:
             tuple(sorted(message.renamed(processes) for message in state.requests)),
             tuple(
                 sorted(
-                    each._replace(
-                        process=processes[each.process], told=each.told.renamed(processes)
+                    (
+                        *each._replace(process=processes[each.process], told=Told()),
+                        _comparable_answer(each.told.renamed(processes)),
                     )
                     for each in state.replies
                 )
@@ -483,6 +484,11 @@ class _Draft:
         self._processes[number] = Process(phase, self._processes[number].lifetime)
         if self._in_blocks:
             self._stays = self._stays.over(number)
+
+
+def _comparable_answer(told: Told) -> tuple[object, ...]:
+    """None compares with nothing, and is not the empty live set."""
+    return (told.members is not None, told.members or (), *told[1:])
 
 
 def _comparable(stays: Stays) -> tuple[object, ...]:

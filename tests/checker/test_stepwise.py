@@ -19,7 +19,7 @@ SPECS = [
     LiveProcesses(definition=definition, failures=failures)
     for definition, failures in itertools.product(DEFINITIONS, FAILURE_MODELS)
 ]
-HISTORIES = 600
+HISTORIES = 300
 EVENTS = 11
 """In longer ones, many open calls make the subset construction slow (`published`)."""
 
