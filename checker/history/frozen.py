@@ -39,5 +39,5 @@ def made_quickly(cls: type[T]) -> type[T]:
         "    _become(self, _cls)",
     ]
     exec("\n".join(lines), scope)  # noqa: S102 - as dataclasses themselves do
-    cls.__init__ = scope["__init__"]  # type: ignore[misc]
+    setattr(cls, "__init__", scope["__init__"])  # noqa: B010 - mypy knows methods by assignment
     return cls

@@ -27,7 +27,7 @@ from coord_sim.scenarios.wording import (
 from coord_sim.sim import Run
 
 Judge: TypeAlias = Callable[[History, str, str], str]
-"""Takes a history, a definition (of `JUDGEMENTS`) and a failure model; returns the word of the verdict."""
+"""Takes a history, a definition and a failure model (`JUDGEMENTS`); returns the verdict's word."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,11 +43,11 @@ def parse_fault(text: str, processes: int) -> Fault:
         raise ValueError(f"unknown kind of fault {name!r}{nearest(name, FAULT_KINDS)}")
     required = [field.name for field in fields(kind) if field.default is MISSING]
     table = dict(_pair(word) for word in words[1:])
+    everybody: dict[str, Any] = {}
     if kind is Degrade and "process" not in table:
         required.remove("process")
-        table = _read(table, typing.get_type_hints(kind), required, processes)
-        return Degrade(**{"process": None, **table})
-    return kind(**_read(table, typing.get_type_hints(kind), required, processes))
+        everybody["process"] = None
+    return kind(**everybody, **_read(table, typing.get_type_hints(kind), required, processes))
 
 
 def parse_setting(text: str, processes: int) -> tuple[str, Any]:

@@ -38,4 +38,4 @@ def test_defaults_hold_and_what_is_missing_is_named() -> None:
     with pytest.raises(TypeError, match="'operation' and 'arguments'"):
         Invoke(time_ns=1, process=2, lifetime=0, id=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="positional"):
-        Invoke(1, 2, 0, 3, "read", {})  # type: ignore[misc]
+        Invoke(1, 2, 0, 3, "read", {})  # type: ignore[call-arg]

@@ -32,7 +32,7 @@ def test_it_agrees_with_the_checker_on_random_histories(spec: LiveProcesses) -> 
         expected = isinstance(check(history, spec), Invalid)
         assert (first_violation(history, spec) is not None) == expected, f"seed {seed}"
         invalid += expected
-    assert 40 < invalid < HISTORIES - 40
+    assert 15 < invalid < HISTORIES - 15
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.definition}-{spec.failures}")
