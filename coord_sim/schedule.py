@@ -57,8 +57,8 @@ class Schedule:
       abort_collectives: Whether a process that learns of a death cancels the collectives with the dead.
       latency_min_s, latency_max_s: A message takes a time drawn evenly between these.
       loss: Probability that a packet is lost. Links are TCP-like: a lost packet is sent again after
-        0.2 s, then 0.4 s and so on, so that loss shows as delay; what one process sends arrives in
-        order, across its restarts too.
+        0.2 s, then 0.4 s and so on, so that loss shows as delay; what one process sends over one
+        connection arrives in order.
       quiet_from_s: From here on nothing new goes wrong, and everybody who lives must get on; None: there
         is no such phase.
       limit_s: Virtual time at which the run ends in any case.

@@ -14,11 +14,11 @@ from coord_sim.campaign.failures import ShrunkFailure
 from coord_sim.cli.judges import ServiceJudge
 from coord_sim.cli.simulate import command_of
 from coord_sim.scenarios import Expectations, Scenario, ScenarioError
-from coord_sim.scenarios.tapes import save_tape
 from coord_sim.scenarios.writing import to_toml
 from coord_sim.sim import Tape, simulate
 from coord_sim.sim.case import function_of
 from coord_sim.sim.programs import PROGRAMS
+from coord_sim.sim.tapes import save_tape
 
 CASE: Final = "case.json"
 DRAWN: Final = "drawn.json"
@@ -217,9 +217,10 @@ def keep(finding: Finding, job: Job) -> None:
     scenario = as_scenario(failure, job)
     if scenario is not None:
         (folder / SCENARIO).write_text(to_toml(scenario), encoding="utf-8")
+    if failure.run is not None:
         tape = Tape()
-        simulate(scenario.make_program(), scenario.schedule, tape=tape)
-        save_tape(folder / TAPE, scenario, tape)
+        simulate(failure.shrunk.after.make_program(), failure.shrunk.after.schedule, tape=tape)
+        save_tape(folder / TAPE, failure.shrunk.after, tape)
 
 
 def as_scenario(failure: ShrunkFailure, job: Job) -> Scenario | None:

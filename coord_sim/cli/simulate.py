@@ -29,14 +29,13 @@ from coord_sim.core.semantics import SHIPPED
 from coord_sim.errors import ProgramError, ScheduleError
 from coord_sim.faults import Crash, Fault, Restart
 from coord_sim.moments import When
-from coord_sim.scenarios import Expectations, Scenario, ScenarioError
 from coord_sim.scenarios.one_line import fault_line, setting_lines
-from coord_sim.scenarios.tapes import TapeError, load_tape, save_tape
 from coord_sim.schedule import Schedule
 from coord_sim.sim import KILLED, Run, Tape, draw_faults, simulate
 from coord_sim.sim.case import Case, CaseError
 from coord_sim.sim.nemesis import draw_schedule
 from coord_sim.sim.shrinking import Budget, shrink
+from coord_sim.sim.tapes import TapeError, load_tape, save_tape
 
 EXAMPLES = """\
 examples:
@@ -116,6 +115,7 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Simulates, writes and checks."""
     if options.scenario is not None:
+        _refuse_beside_scenario(options)
         seeds = None
         if options.seed is not None or options.seeds > 1:
             seeds = range(options.seed or 0, (options.seed or 0) + options.seeds)
@@ -126,8 +126,23 @@ def run(options: argparse.Namespace) -> int:
         if options.replay is not None:
             return _replay(options)
         return _simulate(options)
-    except (CaseError, ScheduleError, ProgramError, TapeError, ScenarioError) as error:
+    except (CaseError, ScheduleError, ProgramError, TapeError) as error:
         raise CommandError(str(error)) from None
+
+
+_OF_A_SCENARIO = ("scenario", "seed", "seeds", "semantics", "out")
+
+
+def _refuse_beside_scenario(options: argparse.Namespace) -> None:
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    usual = parser.parse_args(["simulate"])
+    for name, value in vars(options).items():
+        if name not in _OF_A_SCENARIO and value != getattr(usual, name, value):
+            raise CommandError(
+                f"--scenario brings its own job, faults and expectations; leave out "
+                f"--{name.replace('_', '-')}"
+            )
 
 
 def _simulate(options: argparse.Namespace) -> int:
@@ -146,9 +161,7 @@ def _simulate(options: argparse.Namespace) -> int:
             tape = None if options.tape is None else Tape()
             outcome = simulate(program, schedule, tape=tape)
             verdict = check(outcome.history, LiveProcesses(failures=options.failures))
-            codes.append(code_of(verdict))
-            if schedule.quiet_from_s is not None and not outcome.finished:
-                codes.append(INVALID)
+            codes.append(_code_of(outcome, verdict))
             if options.twice:
                 difference = _difference(outcome, simulate(program, schedule))
                 if difference is not None:
@@ -157,7 +170,7 @@ def _simulate(options: argparse.Namespace) -> int:
             if codes[-1] == INVALID:
                 break
     if tape is not None:
-        save_tape(options.tape, _scenario(options, schedule), tape)
+        save_tape(options.tape, Case(options.program, schedule, dict(options.argument)), tape)
         print(f"tape: {options.tape}")
     name = f"seed {seed}" if options.seeds == 1 else f"seed {seed} of {options.seeds} tried"
     _report(options, name, outcome, verdict)
@@ -190,14 +203,20 @@ def _print_shortest(options: argparse.Namespace, case: Case, verdict: Verdict) -
 
 
 def _replay(options: argparse.Namespace) -> int:
-    scenario, tape = load_tape(options.replay)
-    outcome = simulate(scenario.make_program(), scenario.schedule, tape=tape)
+    case, tape = load_tape(options.replay)
+    outcome = simulate(case.make_program(), case.schedule, tape=tape)
     verdict = check(outcome.history, LiveProcesses(failures=options.failures))
     departure = tape.departure()
     if departure is not None:
         print(f"note: the code has changed, and the run is not the one of the tape: {departure}")
     _report(options, f"tape {options.replay}", outcome, verdict)
-    return code_of(verdict)
+    return _code_of(outcome, verdict)
+
+
+def _code_of(outcome: Run, verdict: Verdict) -> int:
+    """The exit code of a run: somebody who does not get on is as wrong as an invalid history."""
+    is_stuck = outcome.schedule.quiet_from_s is not None and not outcome.finished
+    return INVALID if is_stuck else code_of(verdict)
 
 
 def _report(options: argparse.Namespace, name: str, outcome: Run, verdict: Verdict) -> None:
@@ -240,32 +259,22 @@ def _schedule(options: argparse.Namespace, seed: int) -> Schedule:
             until_s=FAULTS_UNTIL_S,
             heartbeat_timeout_s=options.heartbeat_timeout,
         )
+    settings: dict[str, Any] = {
+        "heartbeat_timeout_s": options.heartbeat_timeout,
+        "loss": options.loss,
+        **settings_of(options),
+    }
     schedule = Schedule(
         processes=options.processes,
         seed=seed,
         faults=faults,
         semantics=options.semantics or SHIPPED.name,
         mutant=options.mutant,
-        heartbeat_timeout_s=options.heartbeat_timeout,
-        loss=options.loss,
-        **settings_of(options),
+        **settings,
     )
     if options.swarm:
         return draw_schedule(seed, schedule, stalls=not options.no_stalls)
     return schedule
-
-
-def _scenario(options: argparse.Namespace, schedule: Schedule) -> Scenario:
-    return Scenario(
-        name="kept-run",
-        title="A run that was kept on a tape",
-        what=f"What `coordlab simulate` ran with seed {schedule.seed}.",
-        why="It was asked for with --tape.",
-        schedule=schedule,
-        program=options.program,
-        arguments=dict(options.argument),
-        expect=Expectations(verdicts={f"round-{options.failures}": "valid"}),
-    )
 
 
 def _difference(first: Run, second: Run) -> str | None:
@@ -288,9 +297,9 @@ def replay_command(options: argparse.Namespace, seed: int) -> str:
     if options.failures != "suspicion":
         words += ["--failures", options.failures]
     for crash in options.crash:
-        words += ["--crash", f"{crash.process}@{crash.at_s!r}"]
+        words += ["--crash", _process_at(crash)]
     for restart in options.restart:
-        words += ["--restart", f"{restart.process}@{restart.at_s!r}"]
+        words += ["--restart", _process_at(restart)]
     for fault in options.fault:
         words += ["--fault", fault]
     return shlex.join(words)
@@ -313,6 +322,11 @@ def command_of(case: Case, failures: str) -> str:
     if failures != "suspicion":
         words += ["--failures", failures]
     return shlex.join(words)
+
+
+def _process_at(fault: Crash | Restart) -> str:
+    """As `_process_and_time` reads it: without an exponent."""
+    return f"{fault.process}@{fault.at_s:.12f}".rstrip("0").rstrip(".")
 
 
 _FAULT = re.compile(r"(\d+)@(\d+(?:\.\d*)?)")

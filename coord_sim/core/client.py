@@ -62,6 +62,7 @@ class CoordinationClient:
         self.caller: Caller | None = None
         """What to put into requests; None until connected."""
         self._is_connected = False
+        self._is_leaving = False
         self._beat: Heartbeat | None = None
         self._interval_ns = heartbeat_timeout_ns // 2
         self._init_timeout_ns = init_timeout_ns + seconds(5.0)
@@ -109,7 +110,10 @@ class CoordinationClient:
             self._retry_ns = None
             return [self._register()]
         if self._doom is not None and now_ns >= self._doom[0]:
-            reason = self._doom[1]
+            reason, is_leaving = self._doom[1], self._is_leaving
+            self._doom = None
+            if is_leaving:
+                return []
             self.leave()
             return [Fatal(reason)]
         if self._beat_deadline_ns is not None and now_ns >= self._beat_deadline_ns:
@@ -136,6 +140,10 @@ class CoordinationClient:
         give_up_ns = None if self._registering is None else self._give_up_ns
         times = (earliest_ns, self._retry_ns, self._poll_ns, doom_ns, give_up_ns)
         return min((time for time in times if time is not None), default=None)
+
+    def begin_to_leave(self) -> None:
+        """The client has asked to leave: a failed heartbeat does not end its process any more."""
+        self._is_leaving = True
 
     def leave(self) -> None:
         """Ends heartbeats and polls, and forgets a failed heartbeat: the client shuts down."""

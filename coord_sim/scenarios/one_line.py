@@ -42,7 +42,10 @@ def parse_fault(text: str, processes: int) -> Fault:
     if kind is None:
         raise ValueError(f"unknown kind of fault {name!r}{nearest(name, FAULT_KINDS)}")
     required = [field.name for field in fields(kind) if field.default is MISSING]
-    table = dict(_pair(word) for word in words[1:])
+    pairs = [_pair(word) for word in words[1:]]
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError(f"{text!r} says something twice")
     everybody: dict[str, Any] = {}
     if kind is Degrade and "process" not in table:
         required.remove("process")

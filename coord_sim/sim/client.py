@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from coord_sim.core.identifiers import NS_PER_MS, TaskId
 from coord_sim.core.messages import (
@@ -27,10 +27,15 @@ from coord_sim.core.messages import (
     TryGetKeyValue,
     WatchTasks,
 )
-from coord_sim.core.status import Status
+from coord_sim.core.status import Code, Status
 from coord_sim.errors import ServiceError
 from coord_sim.sim.live_devices import LiveSet
 from coord_sim.sim.waiting import Wait
+
+LEAVING: Final = Status(
+    code=Code.CANCELLED, message="The client is shutting down.", service_error=None
+)
+"""What a call that waits gets when its client leaves, and one that would wait after that."""
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
@@ -49,6 +54,13 @@ class Calls(Protocol):
 
     def live_set(self, answer: AliveTasks) -> LiveSet:
         """The answer as a mapping, one for all who got it."""
+
+    @property
+    def shutdown_timeout_ns(self) -> int:
+        """How long to wait for the answer when leaving."""
+
+    def begin_to_leave(self) -> None:
+        """The process has asked to leave: what it waits for is cancelled."""
 
     def die(self, reason: Status) -> Wait[None]:
         """The client ends the process; what is returned never happens."""
@@ -70,6 +82,7 @@ class Client:
         self._everybody = everybody
         self._caller = caller
         self._calls = calls
+        self._has_left = False
 
     async def get_live_nodes(self, nodes: Sequence[int]) -> LiveSet:
         """Enters the `live_processes` barrier; returns process -> incarnation. Never times out."""
@@ -110,7 +123,9 @@ class Client:
     async def blocking_key_value_get_bytes(
         self, key: str, timeout_in_ms: int | None = None
     ) -> bytes:
-        """Waits for a value."""
+        """Waits for a value. Fails with CANCELLED once the process leaves."""
+        if self._has_left:
+            raise ServiceError(LEAVING)
         timeout_ns = None if timeout_in_ms is None else timeout_in_ms * NS_PER_MS
         request = GetKeyValue(caller=self._caller, key=key)
         return (await self._ask(request, KeyValue, timeout_ns)).value
@@ -145,6 +160,8 @@ class Client:
         self, barrier_id: str, timeout_in_ms: int, process_ids: Sequence[int] | None = None
     ) -> None:
         """Waits until all have come, or the first one's time-out is over."""
+        if self._has_left:
+            raise ServiceError(LEAVING)
         counter = self._calls.enter_barrier(barrier_id)
         if isinstance(counter, Status):
             raise ServiceError(counter)
@@ -172,8 +189,13 @@ class Client:
         return await self._ask(WatchTasks(caller=self._caller, version=version), TasksWatched)
 
     async def shutdown(self) -> None:
-        """Leaves the job. A refusal ends the process, as in jaxlib."""
-        answer = await self._calls.call(ShutdownTask(caller=self._caller, task=self._task))
+        """Leaves the job. A refusal ends the process, as in jaxlib; the second time nothing is sent."""
+        if self._has_left:
+            return
+        self._has_left = True
+        request = ShutdownTask(caller=self._caller, task=self._task)
+        self._calls.begin_to_leave()
+        answer = await self._calls.call(request, self._calls.shutdown_timeout_ns)
         if isinstance(answer, Status):
             await self._calls.die(answer)
         self._calls.left()

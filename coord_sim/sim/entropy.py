@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from coord_sim.core.identifiers import INCARNATION_BITS, Incarnation
+
+INCARNATIONS: Final = "/incarnation"
+"""Ends the name of what a tape keeps of the incarnations that a stream drew."""
 
 
 class Tape:
@@ -26,6 +30,11 @@ class Tape:
         self.draws: dict[str, list[float]] = {} if draws is None else dict(draws)
         self._is_played = draws is not None
         self._left: dict[str, int] = {}
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a run has recorded on it, or played it."""
+        return bool(self._left) or (bool(self.draws) and not self._is_played)
 
     def departure(self) -> str | None:
         """Where a run that played the tape asked for more than it holds, or less; None if nowhere."""
@@ -71,6 +80,8 @@ class Entropy:
     """
 
     def __init__(self, seed: int, tape: Tape | None = None) -> None:
+        if tape is not None and tape.is_used:
+            raise ValueError("a tape holds one run: take a fresh one, or load it again")
         self._seed = seed
         self._tape = tape
 
@@ -80,7 +91,7 @@ class Entropy:
         if self._tape is None:
             return Stream(source.random, source.getrandbits)
         hold = self._tape.hold
-        bits = hold(f"{name}/incarnation", lambda: source.getrandbits(INCARNATION_BITS))
+        bits = hold(f"{name}{INCARNATIONS}", lambda: source.getrandbits(INCARNATION_BITS))
         return Stream(hold(name, source.random), lambda _bits: int(bits()))
 
 

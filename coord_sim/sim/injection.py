@@ -17,7 +17,7 @@ class Injector:
     """The faults of one run.
 
     Attributes:
-      restarts_to_come: Restarts that will come at their times, or when their conditions hold.
+      restarts_to_come: Restarts that will come for certain.
       record: What was done so far.
     """
 
@@ -30,12 +30,10 @@ class Injector:
 
     def add(self, fault: Fault) -> None:
         """Plans a fault: for its time (now, if that is over), or its condition."""
-        if isinstance(fault, Restart) and fault.process != SERVICE:
-            self.restarts_to_come += 1
         if isinstance(fault.at_s, When):
             self._waiting.append((fault.at_s, fault))
         else:
-            self._simulation.queue.at(seconds(fault.at_s), self._carry_out, fault)
+            self._plan(fault, seconds(fault.at_s))
 
     def happened(self, kind: str, process: int, operation: str) -> None:
         """Counts something that conditions name; those that hold now let their faults come."""
@@ -47,7 +45,12 @@ class Injector:
             when, fault = entry
             if (when.kind, when.process, when.operation, when.count) == (*key, count):
                 self._waiting.remove(entry)
-                self._simulation.queue.after(seconds(when.plus_s), self._carry_out, fault)
+                self._plan(fault, self._simulation.queue.now_ns + seconds(when.plus_s))
+
+    def _plan(self, fault: Fault, time_ns: int) -> None:
+        if isinstance(fault, Restart) and fault.process != SERVICE:
+            self.restarts_to_come += 1
+        self._simulation.queue.at(time_ns, self._carry_out, fault)
 
     def never_came(self) -> list[Fault]:
         """The faults whose conditions did not hold."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import traceback
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
@@ -24,8 +23,10 @@ from coord_sim.core.status import Code, Status
 from coord_sim.errors import ProgramError, ServiceError
 from coord_sim.moments import BLOCK
 from coord_sim.recording import operation_of, response
-from coord_sim.sim.client import Client
+from coord_sim.sim.client import LEAVING, Client
 from coord_sim.sim.clock import Clock
+from coord_sim.sim.event_queue import EventQueue
+from coord_sim.sim.gate import Gate
 from coord_sim.sim.live_devices import LiveSet
 from coord_sim.sim.network import Connection
 from coord_sim.sim.process import Process
@@ -41,30 +42,28 @@ T = TypeVar("T")
 RESET: Final = Status(code=Code.UNAVAILABLE, message="Connection reset by peer", service_error=None)
 """What a client sees of a call whose connection broke."""
 
-_TIMED_OUT: Final = "GetKeyValue() timed out"
+_CANCELLED_BY_SHUTDOWN: Final = ("key_value_get", "barrier")
+_TIMED_OUT: Final = "the call timed out on the client"
 _DISK_NS: Final = seconds(0.005)
+_CLAUSES_MAX: Final = 100
+"""A coroutine with more `finally` clauses that await is left to the garbage collector."""
+
 _EVERYBODY: Final[Mapping[str, object]] = {}
 
 
 class Member:
-    """What outlives the starts of one process: its clock, and what is wrong with it now.
+    """What outlives the starts of one process.
 
     Attributes:
       clock: Its clock.
-      paused_until_ns: It stands still until then.
-      slow_until_ns, slow_ns, factor: Until when each message takes it so long, one after the other,
-        and its sleeps `factor` times as long.
+      gate: Its door.
     """
 
-    __slots__ = ("busy_until_ns", "clock", "factor", "paused_until_ns", "slow_ns", "slow_until_ns")
+    __slots__ = ("clock", "gate")
 
-    def __init__(self) -> None:
+    def __init__(self, queue: EventQueue) -> None:
         self.clock = Clock()
-        self.paused_until_ns = 0
-        self.slow_until_ns = 0
-        self.slow_ns = 0
-        self.busy_until_ns = 0
-        self.factor = 1.0
+        self.gate = Gate(queue)
 
 
 class _Call:
@@ -96,10 +95,11 @@ class Lifetime:
         "_armed_ns",
         "_began_ns",
         "_client",
+        "_clock",
         "_devices",
+        "_gate",
         "_host",
         "_link",
-        "_member",
         "_open",
         "_own_calls",
         "_queue",
@@ -125,10 +125,11 @@ class Lifetime:
         self.is_alive = True
         self.connection = Connection(simulation.network.link(process))
         self._link = self.connection.link
+        self._gate = simulation.members[process].gate
         self._simulation = simulation
         self._queue = simulation.queue
         self._host = host
-        self._member = simulation.members[process]
+        self._clock = simulation.members[process].clock
         self._began_ns = self._queue.now_ns
         self._random = simulation.entropy.stream(f"process/{process}/{number}")
         schedule = simulation.schedule
@@ -155,19 +156,33 @@ class Lifetime:
 
     def begin(self) -> None:
         """Begins to register."""
+        self._gate.begin_anew()
         self._carry_out(self._client.connect(self._local_ns()))
 
     def end(self) -> None:
-        """Stops all coroutines, and closes the connection."""
+        """Stops all coroutines, and closes the connection: nothing that they still do has any effect."""
         self.is_alive = False
+        running = self._simulation.guard.running
+        interrupted, running.process = running.process, self.process
         for task in self._tasks:
-            with contextlib.suppress(Exception):  # It awaits on its way out: the dead cannot.
-                task.coroutine.close()
-        calls = [*self._open, *self._own_calls]
+            for _ in range(_CLAUSES_MAX):  # Each `finally` that awaits needs another try.
+                try:
+                    task.coroutine.close()
+                except RuntimeError:
+                    continue
+                except Exception:  # noqa: BLE001, S110 - nobody is there to be told
+                    pass
+                break
+        running.process = interrupted
+        self._tasks = self._tasks[:0]
+        self.latest_live_set = None
+        self._hang_up([*self._open, *self._own_calls])
+
+    def _hang_up(self, calls: list[CallId]) -> None:
         if calls:
             now_ns = self._queue.now_ns
             arrivals = self._link.arrivals_ns(self.connection, now_ns, is_up=True)
-            self._queue.at(max(arrivals, default=now_ns), self._host.hang_up, calls)
+            self._queue.at(max(arrivals, default=now_ns), self._host.hang_up, self, calls)
 
     def waits_for(self) -> str:
         """What the program waits for, in words."""
@@ -187,14 +202,14 @@ class Lifetime:
     # --- messages ------------------------------------------------------------------------------
 
     def _send(self, call: CallId, request: Request) -> None:
-        queue, link, connection = self._queue, self._link, self.connection
+        queue, link, connection, host = self._queue, self._link, self.connection, self._host
         now_ns = queue.now_ns
         if link.is_good:
             arrival_ns = link.up_ns(connection, now_ns)
-            queue.at(arrival_ns, self._host.arrive, self, connection.epoch, call, request)
+            queue.at(arrival_ns, host.arrive, self, connection.epoch, host.deaths, call, request)
             return
         for arrival_ns in link.arrivals_ns(connection, now_ns, is_up=True):
-            queue.at(arrival_ns, self._host.arrive, self, connection.epoch, call, request)
+            queue.at(arrival_ns, host.arrive, self, connection.epoch, host.deaths, call, request)
 
     def answer(self, call: CallId, answer: Answer) -> None:
         """The service answers a call of this lifetime: the answer is on its way."""
@@ -216,15 +231,12 @@ class Lifetime:
     def _receive(self, epoch: int, call: CallId, answer: Answer) -> None:
         if not self.is_alive or epoch != self.connection.epoch:
             return
-        member = self._member
-        now_ns = self._queue.now_ns
-        if member.paused_until_ns > now_ns:
-            self._queue.at(member.paused_until_ns, self._receive, epoch, call, answer)
-        elif member.slow_until_ns > now_ns and member.slow_ns:
-            member.busy_until_ns = max(member.busy_until_ns, now_ns) + member.slow_ns
-            self._queue.at(member.busy_until_ns, self._take, epoch, call, answer)
-        else:
+        if self._link.cut_down and answer not in (RESET, LEAVING):
+            self._link.hold(self._receive, epoch, call, answer, is_up=False)
+        elif self._gate.is_open:
             self._take(epoch, call, answer)
+        else:
+            self._gate.take(self._take, epoch, call, answer)
 
     def _take(self, epoch: int, call: CallId, answer: Answer) -> None:
         if not self.is_alive or epoch != self.connection.epoch:
@@ -239,19 +251,21 @@ class Lifetime:
         """The connection breaks: all that waits fails, and what is under way is lost."""
         if not self.is_alive:
             return
-        self.connection.epoch += 1
+        connection = self.connection
+        connection.epoch += 1
+        connection.up_ns = connection.down_ns = self._queue.now_ns
         calls = [*self._open, *self._own_calls]
         if calls:
-            self._queue.after(0, self._host.hang_up, calls)
-        epoch = self.connection.epoch
+            self._queue.after(0, self._host.hang_up, self, calls)
+        epoch = connection.epoch
         for call in calls:
             self._queue.after(0, self._receive, epoch, call, RESET)
 
     # --- the client's half ---------------------------------------------------------------------
 
     def _local_ns(self) -> int:
-        clock: Clock = self._member.clock
-        return self._queue.now_ns if clock.is_true else clock.monotonic_ns(self._queue.now_ns)
+        now_ns = self._queue.now_ns
+        return now_ns if self._clock.is_true else self._clock.monotonic_ns(now_ns)
 
     def _carry_out(self, effects: list[ClientEffect]) -> None:
         for effect in effects:
@@ -266,9 +280,8 @@ class Lifetime:
                 return
         deadline_ns = self._client.next_deadline_ns()
         if deadline_ns is not None and self.is_alive:
-            clock = self._member.clock
-            if not clock.is_true:
-                deadline_ns = clock.true_ns(deadline_ns)
+            if not self._clock.is_true:
+                deadline_ns = self._clock.true_ns(deadline_ns)
             if not self._queue.now_ns <= self._armed_ns <= deadline_ns:
                 self._armed_ns = deadline_ns
                 self._queue.at(deadline_ns, self._wake, deadline_ns)
@@ -277,8 +290,8 @@ class Lifetime:
         # Deadlines move, both ways: a wake-up that comes early arms the next one.
         if not self.is_alive:
             return
-        if self._member.paused_until_ns > self._queue.now_ns:
-            self._queue.at(self._member.paused_until_ns, self._wake, armed_ns)
+        if not self._gate.is_open and self._gate.is_paused:
+            self._gate.defer(self._wake, armed_ns)
             return
         if armed_ns == self._armed_ns:
             self._armed_ns = -1
@@ -320,7 +333,14 @@ class Lifetime:
             host=self,
             blocks=simulation.kind_of_block,
         )
-        self._add_task(simulation.coroutine(process))
+        try:
+            coroutine = simulation.coroutine(process)
+        except ProgramError:
+            raise
+        except Exception as error:  # noqa: BLE001 - of a function that makes the coroutine
+            simulation.end(self, _story(error))
+            return
+        self._add_task(coroutine)
 
     # --- the program's half --------------------------------------------------------------------
 
@@ -343,7 +363,9 @@ class Lifetime:
             running.process = interrupted
             self._ended(task, returned.value)
             return
-        except Exception as error:  # noqa: BLE001 - whatever a program raises ends its process
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a program raises ends its process
             running.process = interrupted
             self._raised(task, error)
             return
@@ -360,9 +382,8 @@ class Lifetime:
     def _resume(self, task: _Task) -> None:
         if not self.is_alive:
             return
-        paused_until_ns = self._member.paused_until_ns
-        if paused_until_ns > self._queue.now_ns:
-            self._queue.at(paused_until_ns, self._resume, task)
+        if not self._gate.is_open and self._gate.is_paused:
+            self._gate.defer(self._resume, task)
         else:
             self._step(task)
 
@@ -384,11 +405,15 @@ class Lifetime:
             self._simulation.end(self, None)
             return
         self._tasks.remove(task)
-        task.result.happen(value)
+        # As an event: who waits may end too, and so on.
+        self._queue.after(0, task.result.happen, value)
 
-    def _raised(self, task: _Task, error: Exception) -> None:
+    def _raised(self, task: _Task, error: BaseException) -> None:
         if isinstance(error, ProgramError):
             raise error
+        if isinstance(error, SystemExit) and error.code in (None, 0):
+            self._simulation.end(self, None)
+            return
         if isinstance(error, RuntimeError) and "no running event loop" in str(error):
             raise ProgramError(
                 f"the program of process {self.process} uses asyncio, but the simulator drives it "
@@ -398,10 +423,10 @@ class Lifetime:
             self._simulation.end(self, _story(error))
             return
         self._tasks.remove(task)
-        task.result.fail(error)
+        self._queue.after(0, task.result.fail, error)
         self._queue.after(0, self._end_unless_awaited, task, error)
 
-    def _end_unless_awaited(self, task: _Task, error: Exception) -> None:
+    def _end_unless_awaited(self, task: _Task, error: BaseException) -> None:
         if not task.result.is_awaited:
             self._simulation.end(self, _story(error))
 
@@ -409,10 +434,15 @@ class Lifetime:
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Wait[T]:
         """Runs a coroutine beside the program."""
+        if not self.is_alive:
+            coroutine.close()
+            return Wait()
         return self._add_task(coroutine).result
 
     def call(self, request: Request, timeout_ns: int | None = None) -> Wait[Answer]:
         """Sends a request of the program."""
+        if not self.is_alive:
+            return Wait()
         simulation = self._simulation
         if isinstance(request, GetAliveTasks) and request.tasks is simulation.participants:
             name, arguments = LIVE_PROCESSES, _EVERYBODY
@@ -442,9 +472,13 @@ class Lifetime:
         return wait
 
     def _time_out(self, call: CallId) -> None:
-        if self.is_alive and call in self._open:
+        if not self.is_alive or call not in self._open:
+            return
+        if not self._gate.is_open and self._gate.is_paused:
+            self._gate.defer(self._time_out, call)
+        else:
             opened = self._open.pop(call)
-            self._queue.after(0, self._host.hang_up, [call])
+            self._hang_up([call])
             status = Status(code=Code.DEADLINE_EXCEEDED, message=_TIMED_OUT, service_error=None)
             self._returned(opened, status)
 
@@ -498,6 +532,8 @@ class Lifetime:
 
     async def watch_tasks(self, version: int) -> TasksWatched:
         """The states of the tasks, as the client asks for them on its own account: not an operation."""
+        if not self.is_alive:
+            await Wait()
         caller = self._client.caller
         assert caller is not None
         call = self._simulation.new_call()
@@ -509,6 +545,18 @@ class Lifetime:
             raise ServiceError(answer)
         assert isinstance(answer, TasksWatched)
         return answer
+
+    @property
+    def shutdown_timeout_ns(self) -> int:
+        """How long the client waits for the answer when it leaves."""
+        return seconds(self._simulation.schedule.shutdown_timeout_s + 5.0)
+
+    def begin_to_leave(self) -> None:
+        """The client leaves: no failed heartbeat is fatal any more; what it waits for is cancelled."""
+        self._client.begin_to_leave()
+        for call, opened in list(self._open.items()):
+            if opened.name in _CANCELLED_BY_SHUTDOWN:
+                self._queue.after(0, self._receive, self.connection.epoch, call, LEAVING)
 
     def left(self) -> None:
         """The process has left the job: its client neither beats nor polls any more."""
@@ -532,28 +580,31 @@ class Lifetime:
         return wait
 
     def _true_delay_ns(self, delay_ns: int) -> int:
-        member = self._member
-        now_ns = self._queue.now_ns
-        if member.slow_until_ns > now_ns:
-            delay_ns = round(delay_ns * member.factor)
-        if member.clock.is_true:
+        if not self._gate.is_open:
+            delay_ns = round(delay_ns * self._gate.factor)
+        if self._clock.is_true:
             return delay_ns
-        return member.clock.true_ns(member.clock.monotonic_ns(now_ns) + delay_ns) - now_ns
+        now_ns = self._queue.now_ns
+        return self._clock.true_ns(self._clock.monotonic_ns(now_ns) + delay_ns) - now_ns
 
     def clock_ns(self) -> int:
         """The process's wall clock."""
-        return self._member.clock.wall_ns(self._queue.now_ns)
+        return self._clock.wall_ns(self._queue.now_ns)
 
     def log(self, text: str) -> None:
         """Keeps a line."""
-        self._simulation.log(self, text)
+        if self.is_alive:
+            self._simulation.log(self, text)
 
     def reach(self, condition: str) -> None:
         """Counts a condition that was reached."""
-        self._simulation.reach(condition)
+        if self.is_alive:
+            self._simulation.reach(condition)
 
     def enter_block(self, block: int, live: LiveSet) -> None:
         """Records a block's beginning."""
+        if not self.is_alive:
+            return
         simulation = self._simulation
         simulation.events.append(
             Enter(
@@ -568,6 +619,8 @@ class Lifetime:
 
     def exit_block(self, block: int, outcome: str, failed: tuple[int, ...], message: str) -> None:
         """Records a block's end."""
+        if not self.is_alive:
+            return
         simulation = self._simulation
         simulation.events.append(
             Exit(
@@ -583,7 +636,7 @@ class Lifetime:
         simulation.happened("after", self.process, BLOCK)
 
 
-def _story(error: Exception) -> str:
+def _story(error: BaseException) -> str:
     """What a program raised, and where: files by their names, so that all machines tell the same."""
     frames = (
         f"  {Path(frame.filename).name}:{frame.lineno} in {frame.name}: {frame.line}"

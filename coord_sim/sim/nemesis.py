@@ -13,7 +13,7 @@ from typing import Final
 
 from coord_sim.errors import ScheduleError
 from coord_sim.faults import Crash, Degrade, Fault, Partition, Pause, Reset, Restart, Skew, Slow
-from coord_sim.moments import SERVICE, Member
+from coord_sim.moments import SERVICE, Member, When
 from coord_sim.schedule import Schedule
 from coord_sim.sim.entropy import Entropy, Stream
 
@@ -67,8 +67,11 @@ def draw_schedule(
       kinds: Kinds to choose from, of `KINDS`; all if None.
 
     Raises:
-      ScheduleError: an unknown kind.
+      ScheduleError: an unknown kind, or a fault in `base` at a moment that the run decides.
     """
+    for fault in base.faults:
+        if isinstance(fault.at_s, When):
+            raise ScheduleError(f"{fault} has no time; a drawn schedule ends with a quiet phase")
     known = _KINDS if stalls else {name: _KINDS[name] for name in _WITHOUT_STALLS}
     for kind in kinds or ():
         if kind not in _KINDS:

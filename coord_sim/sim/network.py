@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from coord_sim.core.identifiers import seconds
 from coord_sim.faults import Degrade, Partition
 from coord_sim.moments import SERVICE, Member
 from coord_sim.schedule import Schedule
 from coord_sim.sim.entropy import Entropy
-from coord_sim.sim.event_queue import EventQueue
+from coord_sim.sim.event_queue import Action, EventQueue
 
 RETRANSMISSION_NS: Final = seconds(0.2)
 """First wait before a lost packet is sent again; it doubles (TCP's usual minimum)."""
@@ -40,17 +40,19 @@ class Link:
     """The path between one process and the service.
 
     Attributes:
-      is_good: Whether nothing is wrong with it: messages need no more than their latency.
+      is_good: Whether messages need no more than their latency.
+      cut_up, cut_down: Whether nothing arrives at the service, at the process.
     """
 
     __slots__ = (
         "_degraded",
-        "_hold_down_ns",
-        "_hold_up_ns",
+        "_held",
         "_loss",
         "_low_ns",
         "_random",
         "_span_ns",
+        "cut_down",
+        "cut_up",
         "is_good",
     )
 
@@ -60,8 +62,9 @@ class Link:
         self._span_ns = seconds(schedule.latency_max_s) - self._low_ns
         self._loss = schedule.loss
         self._degraded: list[Degrade] = []
-        self._hold_up_ns = 0
-        self._hold_down_ns = 0
+        self._held: list[tuple[bool, Action, tuple[Any, ...]]] = []
+        self.cut_up = False
+        self.cut_down = False
         self.is_good = not self._loss
 
     def up_ns(self, connection: Connection, now_ns: int) -> int:
@@ -80,6 +83,8 @@ class Link:
         connection.down_ns = arrival_ns
         return arrival_ns
 
+    # --- what is wrong with it -------------------------------------------------------------------
+
     def degrade(self, fault: Degrade) -> None:
         """Something is wrong with it from now on."""
         self._degraded.append(fault)
@@ -90,18 +95,23 @@ class Link:
         self._degraded.remove(fault)
         self.is_good = not self._degraded and not self._loss
 
-    def hold(self, up_until_ns: int, down_until_ns: int) -> None:
-        """Messages wait until then."""
-        self._hold_up_ns = up_until_ns
-        self._hold_down_ns = down_until_ns
-        self.is_good = False
+    def hold(self, action: Action, *arguments: Any, is_up: bool) -> None:
+        """Keeps what arrives while the link is cut, until it is not."""
+        self._held.append((is_up, action, arguments))
+
+    def cut(self, *, up: bool, down: bool) -> None:
+        """Nothing arrives at one end, at both, or at neither any more: then what was held does."""
+        self.cut_up, self.cut_down = up, down
+        held, self._held = self._held, []
+        for is_up, action, arguments in held:
+            if up if is_up else down:
+                self._held.append((is_up, action, arguments))
+            else:
+                action(*arguments)
 
     def arrivals_ns(self, connection: Connection, now_ns: int, *, is_up: bool) -> tuple[int, ...]:
         """When a message arrives over a bad link: once, or else the network is raw."""
-        sent_ns = max(now_ns, self._hold_up_ns if is_up else self._hold_down_ns)
-        if not self._degraded and not self._loss:
-            self.is_good = max(self._hold_up_ns, self._hold_down_ns) <= now_ns
-        arrival_ns = sent_ns + self._latency_ns() + self._wait_for_retransmissions(self._loss)
+        arrival_ns = now_ns + self._latency_ns() + self._wait_for_retransmissions(self._loss)
         is_raw = any(fault.raw for fault in self._degraded)
         copies = 1
         for fault in self._degraded:
@@ -139,8 +149,8 @@ class Network:
     """The links of all processes, and the partitions between all members."""
 
     def __init__(self, schedule: Schedule, queue: EventQueue, entropy: Entropy) -> None:
-        self._schedule = schedule
         self._queue = queue
+        self._service_in = schedule.service_in
         self._links = [Link(schedule, entropy, p) for p in range(schedule.processes)]
         self._partitions: list[tuple[int, Partition]] = []
 
@@ -161,20 +171,39 @@ class Network:
 
     def partition(self, fault: Partition) -> None:
         """Separates two sides, from now until its time is over."""
-        now_ns = self._queue.now_ns
-        until_ns = now_ns + seconds(fault.for_s)
-        self._partitions = [p for p in self._partitions if p[0] > now_ns]
+        until_ns = self._queue.now_ns + seconds(fault.for_s)
         self._partitions.append((until_ns, fault))
+        self._cut()
+        self._queue.at(until_ns, self._cut)
+
+    def _cut(self) -> None:
+        now_ns = self._queue.now_ns
+        self._partitions = [entry for entry in self._partitions if entry[0] > now_ns]
         for process, link in enumerate(self._links):
-            up_ns = self.held_until_ns(process, SERVICE, now_ns)
-            link.hold(up_ns, self.held_until_ns(SERVICE, process, now_ns))
+            link.cut(
+                up=self.held_until_ns(process, SERVICE, now_ns) > now_ns,
+                down=self.held_until_ns(SERVICE, process, now_ns) > now_ns,
+            )
 
     def held_until_ns(self, sender: Member, receiver: Member, now_ns: int) -> int:
         """Until when messages from the one to the other wait; a time that is past if they do not."""
+        inside = self._service_in
+        if inside is not None and {sender, receiver} == {inside, SERVICE}:
+            return 0  # They are one process.
         held_ns = 0
         for until_ns, fault in self._partitions:
-            if until_ns > now_ns and _separates(fault, sender, receiver):
-                held_ns = max(held_ns, until_ns)
+            if until_ns <= held_ns or until_ns <= now_ns:
+                continue
+            if _separates(fault, sender, receiver) or (
+                inside is not None
+                and SERVICE in (sender, receiver)
+                and _separates(
+                    fault,
+                    inside if sender == SERVICE else sender,
+                    inside if receiver == SERVICE else receiver,
+                )
+            ):
+                held_ns = until_ns
         return held_ns
 
 

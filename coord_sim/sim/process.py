@@ -110,8 +110,16 @@ class Process:
         return self._host.start(coroutine)
 
     def live_devices(self, processes: Sequence[int] | None = None) -> LiveDevices:
-        """A block over the live ones of `processes`, all if left out: see `LiveDevices`."""
+        """A block over the live ones of `processes`, all if left out: see `LiveDevices`.
+
+        Raises:
+          ValueError: there are none, or this process is not among them.
+        """
         chosen = self.participants if processes is None else tuple(processes)
+        if not chosen:
+            raise ValueError("live_devices needs at least one process")
+        if self.number in self.participants and self.number not in chosen:
+            raise ValueError(f"process {self.number} is not among {chosen}")
         return self._kind_of_block(self.client, self._host, self._blocks, chosen)
 
 

@@ -14,6 +14,7 @@ from coord_sim.core.status import Code, Status
 from coord_sim.sim.clock import Clock
 from coord_sim.sim.entropy import Stream
 from coord_sim.sim.event_queue import EventQueue
+from coord_sim.sim.gate import Gate
 
 if TYPE_CHECKING:
     from coord_sim.sim.lifetime import Lifetime
@@ -25,6 +26,10 @@ REFUSED: Final = Status(
     code=Code.UNAVAILABLE, message="failed to connect to all addresses", service_error=None
 )
 """What a client sees of a service that does not run."""
+
+
+_LATE_NS: Final = seconds(0.0005)
+"""So much later than the messages that waited comes a tick that loses the race."""
 
 
 class Observer(Protocol):
@@ -50,6 +55,8 @@ class ServiceHost:
     Attributes:
       service: The core; None while the service does not run.
       clock: Its clock.
+      gate: Its door.
+      deaths: How often it has died; what was sent to it before is lost.
     """
 
     def __init__(
@@ -64,6 +71,8 @@ class ServiceHost:
     ) -> None:
         self.service: CoordinationService | None = None
         self.clock = Clock()
+        self.gate = Gate(queue)
+        self.deaths = 0
         self._config = config
         self._factory = factory
         self._queue = queue
@@ -74,10 +83,6 @@ class ServiceHost:
         self._records: dict[object, Record] = {}
         self._incarnation = Incarnation(0)
         self._generation = 0
-        self._paused_until_ns = 0
-        self._slow_until_ns = 0
-        self._slow_ns = 0
-        self._busy_until_ns = 0
 
     # --- its life ------------------------------------------------------------------------------
 
@@ -101,18 +106,10 @@ class ServiceHost:
             return
         self.service = None
         self._generation += 1
-        self._paused_until_ns = self._slow_until_ns = self._busy_until_ns = 0
+        self.deaths += 1
+        self.gate.begin_anew()
         self._callers.clear()
         self._watcher.lose_connections(self)
-
-    def pause(self, for_ns: int) -> None:
-        """Stops for a while; messages and its clock's ticks wait."""
-        self._paused_until_ns = max(self._paused_until_ns, self._queue.now_ns + for_ns)
-
-    def slow_down(self, for_ns: int, delay_ns: int) -> None:
-        """Takes so long for each message, one after the other, for a while."""
-        self._slow_until_ns = self._queue.now_ns + for_ns
-        self._slow_ns = delay_ns
 
     def skew(self, offset_ns: int, drift: float) -> None:
         """Changes its clock."""
@@ -122,27 +119,35 @@ class ServiceHost:
 
     # --- messages ------------------------------------------------------------------------------
 
-    def arrive(self, lifetime: Lifetime, epoch: int, call: CallId, request: Request) -> None:
-        """A request has come over a connection."""
-        if epoch != lifetime.connection.epoch:
-            return  # The connection broke on the way.
-        queue = self._queue
-        now_ns = queue.now_ns
-        if self.service is None:
-            lifetime.answer(call, REFUSED)
-            return
-        if self._paused_until_ns > now_ns:
-            queue.at(self._paused_until_ns, self.arrive, lifetime, epoch, call, request)
-            return
-        if self._slow_until_ns > now_ns:
-            self._busy_until_ns = max(self._busy_until_ns, now_ns) + self._slow_ns
-            queue.at(self._busy_until_ns, self._take, lifetime, epoch, call, request)
-            return
-        self._take(lifetime, epoch, call, request)
+    def arrive(
+        self, lifetime: Lifetime, epoch: int, deaths: int, call: CallId, request: Request
+    ) -> None:
+        """A request has come over a connection.
 
-    def _take(self, lifetime: Lifetime, epoch: int, call: CallId, request: Request) -> None:
+        Args:
+          lifetime: Who sent it.
+          epoch: Of the connection when it was sent.
+          deaths: Of this service when it was sent.
+          call: Its id.
+          request: What it asks for.
+        """
+        if epoch != lifetime.connection.epoch or deaths != self.deaths:
+            return  # The connection broke on the way.
+        link = lifetime.connection.link
+        if link.cut_up:
+            link.hold(self.arrive, lifetime, epoch, deaths, call, request, is_up=True)
+        elif self.service is None:
+            lifetime.answer(call, REFUSED)
+        elif self.gate.is_open:
+            self._take(lifetime, epoch, deaths, call, request)
+        else:
+            self.gate.take(self._take, lifetime, epoch, deaths, call, request)
+
+    def _take(
+        self, lifetime: Lifetime, epoch: int, deaths: int, call: CallId, request: Request
+    ) -> None:
         service = self.service
-        if service is None or epoch != lifetime.connection.epoch:
+        if service is None or epoch != lifetime.connection.epoch or deaths != self.deaths:
             return
         self._callers[call] = lifetime
         now_ns = self._queue.now_ns
@@ -155,11 +160,15 @@ class ServiceHost:
             self._observer.saw(service, type(request).__name__, effects)
         lifetime.has_arrived(call)
 
-    def hang_up(self, calls: list[CallId]) -> None:
-        """A connection with these calls has closed."""
-        if self._paused_until_ns > self._queue.now_ns:
-            self._queue.at(self._paused_until_ns, self.hang_up, calls)
-            return
+    def hang_up(self, lifetime: Lifetime, calls: list[CallId]) -> None:
+        """A connection with these calls, or each of them, has closed."""
+        link = lifetime.connection.link
+        if link.cut_up:
+            link.hold(self.hang_up, lifetime, calls, is_up=True)
+        else:
+            self.gate.take(self._hang_up, calls)
+
+    def _hang_up(self, calls: list[CallId]) -> None:
         for call in calls:
             self._callers.pop(call, None)
             if self.service is not None:
@@ -179,6 +188,8 @@ class ServiceHost:
 
     def _remember(self, record: Record) -> None:
         match record:
+            case KeyRecord() if record.value is None:
+                self._records.pop(("key", record.key), None)
             case KeyRecord():
                 self._records["key", record.key] = record
             case TaskRecord():
@@ -198,12 +209,14 @@ class ServiceHost:
     def _tick(self, generation: int) -> None:
         if generation != self._generation or self.service is None:
             return
-        now_ns = self._queue.now_ns
-        if self._paused_until_ns > now_ns:
+        if self.gate.is_paused:
             # On waking, the overdue tick races with the messages that wait (design note, section 4).
-            late_ns = seconds(0.0005) if self._stream.chance(0.5) else 0
-            self._queue.at(self._paused_until_ns + late_ns, self._tick, generation)
+            if self._stream.chance(0.5):
+                self.gate.defer(self._queue.after, _LATE_NS, self._tick, generation)
+            else:
+                self.gate.defer_first(self._tick, generation)
             return
+        now_ns = self._queue.now_ns
         effects = self.service.advance(self.clock.monotonic_ns(now_ns))
         self._carry_out(effects)
         if self._observer is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from checker.history import Crash, Event, Header, History, Leave
@@ -22,6 +24,7 @@ from coord_sim.sim.disk import Disk
 from coord_sim.sim.entropy import Entropy, Tape
 from coord_sim.sim.event_queue import Ending, EventQueue
 from coord_sim.sim.garbage import rare_collections
+from coord_sim.sim.gate import Gate
 from coord_sim.sim.guard import STEPS_PER_INSTANT_MAX, ProgramGuard
 from coord_sim.sim.injection import Injector
 from coord_sim.sim.lifetime import Lifetime, Member
@@ -89,6 +92,12 @@ class Simulation:
         tape: Tape | None = None,
         is_open: bool = False,
     ) -> None:
+        try:
+            inspect.signature(program).bind(None)
+        except TypeError as error:
+            raise ProgramError(
+                f"a program is an async function that takes a Process: {error}"
+            ) from None
         self.schedule = schedule
         self.queue = EventQueue()
         self.entropy = Entropy(schedule.seed, tape)
@@ -101,7 +110,7 @@ class Simulation:
         self.client_timeout_ns = seconds(
             schedule.client_heartbeat_timeout_s or schedule.heartbeat_timeout_s
         )
-        self.members = [Member() for _ in range(schedule.processes)]
+        self.members = [Member(self.queue) for _ in range(schedule.processes)]
         self.kind_of_block: type[LiveDevices] = wrong_blocks.get(schedule.mutant, LiveDevices)
         self.guard = ProgramGuard()
         self.steps_per_instant_max = STEPS_PER_INSTANT_MAX
@@ -150,7 +159,7 @@ class Simulation:
 
     def step(self) -> bool:
         """Runs one event; False when the run is over."""
-        if self.is_over:
+        if self._ending.is_over:
             return False
         with self.guard:
             return self.queue.step(self._limit_ns)
@@ -284,6 +293,9 @@ class Simulation:
         now_ns, process, number = self.queue.now_ns, lifetime.process, lifetime.number
         self._lifetimes[process] = None
         self._running -= 1
+        if self._data_plane is not None:
+            self._data_plane.died(process, lifetime.incarnation)
+        lifetime.end()
         disk = self._disks.get(process)
         if cause is None:
             self.events.append(Leave(time_ns=now_ns, process=process, lifetime=number))
@@ -293,14 +305,11 @@ class Simulation:
             self._ends[process] = End(process, CRASHED, cause, at_s=now_ns / 1e9)
             if disk is not None:
                 disk.crash()
-        lifetime.end()
-        if self._data_plane is not None:
-            self._data_plane.died(process, lifetime.incarnation)
         if process == self.schedule.service_in:
             self._hosts[0].crash()
-        self._look_for_the_end()
         if cause is not None:
             self.happened("crash", process, "")
+        self._look_for_the_end()
 
     def _look_for_the_end(self) -> None:
         if self._running == 0 and self._starts_to_come == 0 and not self._is_open:
@@ -317,29 +326,31 @@ class Simulation:
 
     def pause(self, member: int | str, for_ns: int) -> None:
         """A member stands still for a while."""
-        if member == SERVICE:
-            self._hosts[0].pause(for_ns)
-            return
-        state = self.members[cast("int", member)]
-        state.paused_until_ns = max(state.paused_until_ns, self.queue.now_ns + for_ns)
+        for gate, _ in self._parts(member):
+            gate.pause(for_ns)
 
     def slow_down(self, fault: Slow) -> None:
         """A member is slow for a while."""
-        for_ns, delay_ns = seconds(fault.for_s), seconds(fault.delay_s)
-        if fault.process == SERVICE:
-            self._hosts[0].slow_down(for_ns, delay_ns)
-            return
-        state = self.members[cast("int", fault.process)]
-        state.slow_until_ns = self.queue.now_ns + for_ns
-        state.slow_ns = delay_ns
-        state.factor = fault.factor
+        for gate, _ in self._parts(fault.process):
+            gate.slow_down(seconds(fault.for_s), seconds(fault.delay_s), fault.factor)
 
     def skew(self, member: int | str, offset_ns: int, drift: float) -> None:
         """A member's clock changes."""
+        for _, skew in self._parts(member):
+            skew(offset_ns, drift)
+
+    def _parts(self, member: int | str) -> Iterator[tuple[Gate, Callable[[int, float], None]]]:
+        """The gate and the clock of a member, and those of the service that runs in it."""
+        host = self._hosts[0]
         if member == SERVICE:
-            self._hosts[0].skew(offset_ns, drift)
+            yield host.gate, host.skew
             return
         process = cast("int", member)
+        yield self.members[process].gate, partial(self._skew_process, process)
+        if process == self.schedule.service_in:
+            yield host.gate, host.skew
+
+    def _skew_process(self, process: int, offset_ns: int, drift: float) -> None:
         self.members[process].clock.skew(self.queue.now_ns, offset_ns, drift)
         lifetime = self._lifetimes[process]
         if lifetime is not None:
@@ -408,7 +419,7 @@ class Simulation:
         )
 
     def _held_until_ns(self, sender: int, receiver: int, now_ns: int) -> int:
-        paused_ns = max(self.members[p].paused_until_ns for p in (sender, receiver))
+        paused_ns = max(self.members[p].gate.paused_until_ns for p in (sender, receiver))
         return max(now_ns, paused_ns, self.network.held_until_ns(sender, receiver, now_ns))
 
     # --- what is noted -------------------------------------------------------------------------
@@ -423,6 +434,8 @@ class Simulation:
 
     def note(self, effect: Effect) -> None:
         """Counts what the effects of a service mean to a run."""
+        if self._places or self.tasks > len(self._lifetimes):
+            return  # Tasks are not processes, here.
         if isinstance(effect, StateChanged):
             if effect.state is TaskState.ERROR:
                 lifetime = self._lifetime_of(effect.task, effect.incarnation)
@@ -434,7 +447,5 @@ class Simulation:
                 self.reach("round that counts the dead")
 
     def _lifetime_of(self, task: int, incarnation: int) -> Lifetime | None:
-        if self._places:
-            return None
         lifetime = self._lifetimes[task]
         return lifetime if lifetime is not None and lifetime.incarnation == incarnation else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import threading
@@ -18,14 +19,15 @@ from checker.history import Crash as CrashEvent
 from checker.history import Start, WellFormed
 from coord_sim.errors import ProgramError, ScheduleError
 from coord_sim.faults import Crash, Restart
-from coord_sim.scenarios import Expectations, Scenario, ScenarioError, names, scenario_named
+from coord_sim.scenarios import names, scenario_named
 from coord_sim.scenarios.reading import parse_scenario
-from coord_sim.scenarios.tapes import TapeError, load_tape, save_tape
 from coord_sim.scenarios.writing import to_toml
 from coord_sim.schedule import Schedule
 from coord_sim.sim import Process, Simulation, Tape, draw_faults, guard, simulate, training_loop
+from coord_sim.sim.case import Case
 from coord_sim.sim.clock import Clock
 from coord_sim.sim.nemesis import KINDS, draw_schedule
+from coord_sim.sim.tapes import TapeError, load_tape, save_tape
 
 ALONE = Schedule(processes=1)
 
@@ -278,30 +280,21 @@ def test_each_kind_of_fault_can_be_asked_for_alone() -> None:
 # --- tapes ---------------------------------------------------------------------------------------
 
 
-def kept(seed: int, path: Path) -> tuple[str, Scenario]:
+def kept(seed: int, path: Path) -> tuple[str, Case]:
     schedule = draw_schedule(seed, Schedule(processes=3))
-    scenario = Scenario(
-        name="kept",
-        title="t",
-        what="w",
-        why="y",
-        schedule=schedule,
-        program="training_loop",
-        arguments={"steps": 3},
-        expect=Expectations(finished=True),
-    )
     tape = Tape()
     history = simulate(training_loop(3), schedule, tape=tape).history
-    save_tape(path, scenario, tape)
-    return history.to_text(), scenario
+    case = Case("training_loop", schedule, {"steps": 3})
+    save_tape(path, case, tape)
+    return history.to_text(), case
 
 
 def test_a_tape_gives_the_same_run_whatever_the_seed_would_draw(tmp_path: Path) -> None:
     for seed in range(5):
-        text, scenario = kept(seed, tmp_path / "run.tape")
-        assert simulate(training_loop(3), scenario.schedule).history.to_text() == text
+        text, case = kept(seed, tmp_path / "run.tape")
+        assert simulate(training_loop(3), case.schedule).history.to_text() == text
         loaded, tape = load_tape(tmp_path / "run.tape")
-        assert loaded == scenario
+        assert loaded == case
         # As if the code had come to turn seeds into other draws.
         other = replace(loaded.schedule, seed=seed + 1000)
         played = simulate(loaded.make_program(), other, tape=tape).history
@@ -310,10 +303,10 @@ def test_a_tape_gives_the_same_run_whatever_the_seed_would_draw(tmp_path: Path) 
 
 
 def test_a_replay_says_where_it_left_the_tape(tmp_path: Path) -> None:
-    _, scenario = kept(1, tmp_path / "run.tape")
+    _, case = kept(1, tmp_path / "run.tape")
     for steps, words in ((2, "were not asked for"), (5, "asked for more than")):
         _, tape = load_tape(tmp_path / "run.tape")
-        simulate(training_loop(steps), scenario.schedule, tape=tape)
+        simulate(training_loop(steps), case.schedule, tape=tape)
         assert words in str(tape.departure())
 
 
@@ -323,16 +316,41 @@ def test_a_replay_says_where_it_left_the_tape(tmp_path: Path) -> None:
         ("", "not a tape"),
         ("[1]", "the field 'coordlab_tape' is missing"),
         ('{"coordlab_tape": 2}', "version 1 are read, found 2"),
-        ('{"coordlab_tape": 1, "scenario": 3}', "needs the text 'scenario'"),
-        ('{"coordlab_tape": 1, "scenario": "", "draws": {"a": ["x"]}}', "the lists 'draws'"),
-        ('{"coordlab_tape": 1, "scenario": "nam = 3", "draws": {}}', "unknown key 'nam'"),
+        ('{"coordlab_tape": 1, "case": 3}', "its case is no case"),
+        ("[" * 200_000, "not a tape"),
     ],
 )
 def test_what_is_no_tape_is_refused(content: str, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.tape"
     path.write_text(content)
-    with pytest.raises((TapeError, ScenarioError), match=problem):
+    with pytest.raises(TapeError, match=problem):
         load_tape(path)
+
+
+@pytest.mark.parametrize(
+    ("stream", "draw"),
+    [
+        ("network/0", "-5.0"),
+        ("network/0", "1e308"),
+        ("network/0", '"x"'),
+        ("service/incarnation", "Infinity"),
+        ("service/incarnation", "-3"),
+    ],
+)
+def test_draws_that_nobody_draws_are_refused(stream: str, draw: str, tmp_path: Path) -> None:
+    kept(0, tmp_path / "run.tape")
+    content = json.loads((tmp_path / "run.tape").read_text())
+    content["draws"][stream] = [json.loads(draw)]
+    (tmp_path / "run.tape").write_text(json.dumps(content))
+    with pytest.raises(TapeError, match=f"the draws of stream '{stream}'"):
+        load_tape(tmp_path / "run.tape")
+
+
+def test_a_tape_holds_one_run() -> None:
+    tape = Tape()
+    simulate(training_loop(1), ALONE, tape=tape)
+    with pytest.raises(ValueError, match="take a fresh one"):
+        simulate(training_loop(1), ALONE, tape=tape)
 
 
 def test_every_scenario_is_the_same_after_it_was_written_and_read() -> None:
