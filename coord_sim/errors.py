@@ -47,9 +47,9 @@ class ProcessFailureError(CoordSimError):
         super().__init__(f"processes failed: {', '.join(str(p) for p in self.failed)}")
 
     @property
-    def failed_devices(self) -> tuple[int, ...]:
-        """The same, as JAX names it: a simulated process is one device."""
-        return self.failed
+    def failed_devices(self) -> frozenset[int]:
+        """The same as a set, as JAX has it: a simulated process is one device."""
+        return frozenset(self.failed)
 
 
 class CollectiveError(CoordSimError):

@@ -21,6 +21,23 @@ BLOCK: Final = "block"
 
 KINDS: Final = ("inside", "after", "crash")
 
+OPERATIONS: Final = (
+    "live_processes",
+    BLOCK,
+    "barrier",
+    "cancel_barrier",
+    "key_value_set",
+    "key_value_get",
+    "key_value_try_get",
+    "key_value_dir_get",
+    "key_value_delete",
+    "key_value_increment",
+    "report_error",
+    "watch_tasks",
+    "shutdown",
+)
+"""What a condition may name: operations as histories name them, and blocks."""
+
 
 @dataclass(frozen=True, slots=True)
 class When:

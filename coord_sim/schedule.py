@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from typing import Final
 
 from coord_sim.core.semantics import SEMANTICS
 from coord_sim.errors import ScheduleError
 from coord_sim.faults import Crash, Degrade, Fault, Partition, Reset, Restart, Skew, Slow
-from coord_sim.moments import KINDS, SERVICE, Member, Moment, When
+from coord_sim.moments import KINDS, OPERATIONS, SERVICE, Member, Moment, When
 from coord_sim.mutants import find
+
+SECONDS_MIN: Final = 1e-6
+SECONDS_MAX: Final = 1e9
+"""Times beyond these, thirty years, are mistakes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +96,7 @@ class Schedule:
     limit_s: float = 120.0
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.processes < 1:
             raise ScheduleError(f"processes must be at least 1, found {self.processes}")
         if self.semantics not in SEMANTICS:
@@ -120,6 +127,17 @@ class Schedule:
         """When a process starts first; None: never."""
         return self.starts_s[process] if process < len(self.starts_s) else 0.0
 
+    def _check_types(self) -> None:
+        for name, kinds in _TYPES.items():
+            value = getattr(self, name)
+            if type(value) not in kinds:
+                told = " or ".join(kind.__name__ for kind in kinds)
+                raise ScheduleError(f"{name} must be {told}, found {value!r:.80}")
+        for name, kind in (("faults", Fault), ("places", Place), ("hosts", tuple)):
+            for element in getattr(self, name):
+                if not isinstance(element, kind):
+                    raise ScheduleError(f"{name} holds {element!r:.80}, which is none")
+
     def _check_times(self) -> None:
         positive = (
             "heartbeat_timeout_s",
@@ -130,8 +148,11 @@ class Schedule:
         )
         for name in positive:
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ScheduleError(f"{name} must be positive and finite, found {value}")
+            if value is not None and not SECONDS_MIN <= value <= SECONDS_MAX:
+                raise ScheduleError(
+                    f"{name} must be positive and finite (from {SECONDS_MIN:g} to {SECONDS_MAX:g} s), "
+                    f"found {value}"
+                )
         if not 0 <= self.shutdown_timeout_s < math.inf:
             raise ScheduleError("shutdown_timeout_s must be at least 0 and finite")
         if not 0 <= self.latency_min_s <= self.latency_max_s < math.inf:
@@ -173,6 +194,9 @@ class Schedule:
         for host in self.hosts:
             for process in host:
                 self._check_process("hosts", process)
+        placed = [process for host in self.hosts for process in host]
+        if len(set(placed)) < len(placed):
+            raise ScheduleError("hosts: a process is on one host")
         for place in self.places:
             self._check_process("places", place.process)
             if not 0 <= place.service < self.services:
@@ -196,10 +220,12 @@ class Schedule:
             if member == SERVICE and not isinstance(fault, Reset | Degrade):
                 continue
             self._check_process(str(fault), member)
+        if not _is_number(fault.at_s) and not isinstance(fault.at_s, When):
+            raise ScheduleError(f"{fault} comes at no time and on no condition")
         self._check_moment(fault, fault.at_s)
         for name in ("for_s", "delay_s", "jitter_s"):
             value = getattr(fault, name, 0.0)
-            if not 0 <= value < math.inf:
+            if not _is_number(value) or not 0 <= value <= SECONDS_MAX:
                 raise ScheduleError(f"{fault}: {name} must be at least 0 and finite")
         if isinstance(fault, Degrade):
             for name in ("loss", "duplicate", "reorder"):
@@ -220,9 +246,15 @@ class Schedule:
         if isinstance(moment, When):
             if moment.kind not in KINDS or moment.count < 1 or not 0 <= moment.plus_s < math.inf:
                 raise ScheduleError(f"{fault} has a condition that never holds")
+            if moment.kind != "crash" and moment.operation not in OPERATIONS:
+                near = difflib.get_close_matches(moment.operation, OPERATIONS, 1)
+                meant = f"; did you mean {near[0]!r}?" if near else ""
+                raise ScheduleError(f"{fault}: no operation is called {moment.operation!r}{meant}")
             self._check_process(str(fault), moment.process)
         elif not 0 <= moment < math.inf:
             raise ScheduleError(f"{fault} is before the run begins")
+        elif moment > self.limit_s:
+            raise ScheduleError(f"{fault} is after the end of the run, at {self.limit_s:g} s")
 
     def _check_restart(self, fault: Restart) -> None:
         if isinstance(fault.at_s, When):
@@ -236,6 +268,40 @@ class Schedule:
         raise ScheduleError(
             f"{fault} restarts a process that no earlier crash has ended; add the crash"
         )
+
+
+_NUMBER: Final = (int, float)
+_MAYBE_NUMBER: Final = (int, float, type(None))
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "processes": (int,),
+    "seed": (int,),
+    "faults": (tuple,),
+    "semantics": (str,),
+    "mutant": (str,),
+    "recoverable": (bool,),
+    "durable": (bool,),
+    "service_in": (int, type(None)),
+    "starts_s": (tuple,),
+    "hosts": (tuple,),
+    "tasks": (int, type(None)),
+    "services": (int,),
+    "places": (tuple,),
+    "heartbeat_timeout_s": _NUMBER,
+    "client_heartbeat_timeout_s": _MAYBE_NUMBER,
+    "init_timeout_s": _MAYBE_NUMBER,
+    "register_timeout_s": _NUMBER,
+    "shutdown_timeout_s": _NUMBER,
+    "abort_collectives": (bool,),
+    "latency_min_s": _NUMBER,
+    "latency_max_s": _NUMBER,
+    "loss": _NUMBER,
+    "quiet_from_s": _MAYBE_NUMBER,
+    "limit_s": _NUMBER,
+}
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in _NUMBER
 
 
 def members_of(fault: Fault) -> Iterator[Member]:

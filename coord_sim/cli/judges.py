@@ -38,7 +38,7 @@ class ServiceJudge:
             if isinstance(row.verdict, Invalid):
                 kind = f"{_sort_of(row)}: {row.verdict.anomaly.kind}"
                 return Judgement(INVALID, kind, f"{row.object}: {row.verdict.explain()}")
-        for judgement in (_raised(run), self._progress(run)):
+        for judgement in (raised(run), self._progress(run)):
             if judgement is not None:
                 return judgement
         for row in rows:
@@ -72,7 +72,8 @@ def _sort_of(row: ObjectVerdict) -> str:
     return "live set" if row.is_live_sets else row.object.partition(" ")[0]
 
 
-def _raised(run: Run) -> Judgement | None:
+def raised(run: Run) -> Judgement | None:
+    """The first program that raised what is no consequence of a fault; None if there is none."""
     for event in run.history.events:
         if isinstance(event, Crash) and (event.cause or "").startswith(_RAISED):
             error = str(event.cause).removeprefix(_RAISED).partition(":")[0]

@@ -20,6 +20,7 @@ from coord_sim.cli.cases import (
 )
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.exit_codes import INVALID, code_of, worst
+from coord_sim.cli.judges import raised
 from coord_sim.cli.numbers import SECONDS_MAX, positive_int
 from coord_sim.cli.scenarios import add_scenario_options, simulate_scenario
 from coord_sim.cli.terminal import Progress, plain
@@ -52,7 +53,8 @@ examples:
   coordlab simulate --seed 8 --random-faults --tape run.tape && coordlab simulate --replay run.tape
       keep all draws of a run, and replay it after the code has changed
 
-Exit code: 0 valid, 1 invalid (or no progress, or not deterministic), 2 bad input, 3 unknown.
+Exit code: 0 valid, 1 invalid (or no progress, a program that raised, not deterministic), 2 bad input,
+3 unknown.
 """
 
 FAULTS_UNTIL_S = 5.0
@@ -115,7 +117,7 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Simulates, writes and checks."""
     if options.scenario is not None:
-        _refuse_beside_scenario(options)
+        _refuse_beside(options, "scenario", ("seed", "seeds", "semantics", "out"))
         seeds = None
         if options.seed is not None or options.seeds > 1:
             seeds = range(options.seed or 0, (options.seed or 0) + options.seeds)
@@ -124,24 +126,22 @@ def run(options: argparse.Namespace) -> int:
         )
     try:
         if options.replay is not None:
+            _refuse_beside(options, "replay", ("failures", "out"))
             return _replay(options)
         return _simulate(options)
     except (CaseError, ScheduleError, ProgramError, TapeError) as error:
         raise CommandError(str(error)) from None
 
 
-_OF_A_SCENARIO = ("scenario", "seed", "seeds", "semantics", "out")
-
-
-def _refuse_beside_scenario(options: argparse.Namespace) -> None:
+def _refuse_beside(options: argparse.Namespace, name: str, others: tuple[str, ...]) -> None:
+    """Refuses options that would do nothing beside one that brings its own job and faults."""
     parser = argparse.ArgumentParser()
     add_parser(parser.add_subparsers())
-    usual = parser.parse_args(["simulate"])
-    for name, value in vars(options).items():
-        if name not in _OF_A_SCENARIO and value != getattr(usual, name, value):
+    usual = vars(parser.parse_args(["simulate"]))
+    for other, value in vars(options).items():
+        if other not in (name, *others) and value != usual.get(other, value):
             raise CommandError(
-                f"--scenario brings its own job, faults and expectations; leave out "
-                f"--{name.replace('_', '-')}"
+                f"--{name} brings its own job and faults; leave out --{other.replace('_', '-')}"
             )
 
 
@@ -214,9 +214,9 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _code_of(outcome: Run, verdict: Verdict) -> int:
-    """The exit code of a run: somebody who does not get on is as wrong as an invalid history."""
+    """The exit code: no progress and a program that raised are as bad as an invalid history."""
     is_stuck = outcome.schedule.quiet_from_s is not None and not outcome.finished
-    return INVALID if is_stuck else code_of(verdict)
+    return INVALID if is_stuck or raised(outcome) is not None else code_of(verdict)
 
 
 def _report(options: argparse.Namespace, name: str, outcome: Run, verdict: Verdict) -> None:
@@ -227,6 +227,11 @@ def _report(options: argparse.Namespace, name: str, outcome: Run, verdict: Verdi
         print(f"note: {plain(note)}")
     for line in verdict_lines(name, outcome.history, verdict):
         print(line)
+    failure = raised(outcome)
+    if failure is not None:
+        print(plain(f"failed: {failure.explanation}"))
+    elif outcome.schedule.quiet_from_s is not None and not outcome.finished:
+        print("failed: no progress, although nothing was wrong any more")
 
 
 def notes_on(outcome: Run) -> Iterator[str]:
@@ -238,11 +243,13 @@ def notes_on(outcome: Run) -> Iterator[str]:
             if end.waits_for
         )
         yield f"stopped at {outcome.end_s:g} s: somebody never finished ({waiting or 'nobody waits'})"
-        if outcome.schedule.quiet_from_s is not None:
-            yield "no progress, although nothing was wrong any more"
-    for fault in outcome.schedule.faults:
-        if not isinstance(fault.at_s, When) and fault.at_s > outcome.end_s:
-            yield f"{fault} did not happen: the run was over before"
+    for fault in outcome.missed:
+        why = (
+            "its condition never held"
+            if isinstance(fault.at_s, When)
+            else "the run was over before"
+        )
+        yield f"{fault} did not happen: {why}"
     for event in outcome.history.events:
         if isinstance(event, CrashEvent) and event.cause not in (None, KILLED):
             yield f"process {event.process} ended at {event.time_ns / NS_PER_S:.3f} s: {event.cause}"

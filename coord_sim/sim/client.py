@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import UnionType
 from typing import Final, Protocol, TypeVar
 
 from coord_sim.core.identifiers import NS_PER_MS, TaskId
@@ -100,6 +101,8 @@ class Client:
 
     async def key_value_set(self, key: str, value: str, allow_overwrite: bool = False) -> None:
         """Stores a value."""
+        _check(key, str, "key")
+        _check(value, str, "value")
         request = InsertKeyValue(
             caller=self._caller, key=key, value=value.encode(), allow_overwrite=allow_overwrite
         )
@@ -111,6 +114,8 @@ class Client:
         self, key: str, value: bytes, allow_overwrite: bool = False
     ) -> None:
         """Stores a value."""
+        _check(key, str, "key")
+        _check(value, bytes, "value")
         request = InsertKeyValue(
             caller=self._caller, key=key, value=value, allow_overwrite=allow_overwrite
         )
@@ -124,6 +129,8 @@ class Client:
         self, key: str, timeout_in_ms: int | None = None
     ) -> bytes:
         """Waits for a value. Fails with CANCELLED once the process leaves."""
+        _check(key, str, "key")
+        _check(timeout_in_ms, int | None, "timeout_in_ms")
         if self._has_left:
             raise ServiceError(LEAVING)
         timeout_ns = None if timeout_in_ms is None else timeout_in_ms * NS_PER_MS
@@ -136,6 +143,7 @@ class Client:
 
     async def key_value_try_get_bytes(self, key: str) -> bytes:
         """Reads a value; `ServiceError` with NOT_FOUND if there is none."""
+        _check(key, str, "key")
         return (await self._ask(TryGetKeyValue(caller=self._caller, key=key), KeyValue)).value
 
     async def key_value_dir_get(self, key: str) -> list[tuple[str, str]]:
@@ -144,15 +152,19 @@ class Client:
 
     async def key_value_dir_get_bytes(self, key: str) -> list[tuple[str, bytes]]:
         """All keys under a directory, with their values, in order."""
+        _check(key, str, "key")
         request = GetKeyValueDir(caller=self._caller, directory=key)
         return list((await self._ask(request, KeyValueDirectory)).entries)
 
     async def key_value_delete(self, key: str) -> None:
         """Removes a key and everything under it."""
+        _check(key, str, "key")
         await self._call(DeleteKeyValue(caller=self._caller, key=key))
 
     async def key_value_increment(self, key: str, by: int = 1) -> int:
         """Adds to a counter; returns what it is now."""
+        _check(key, str, "key")
+        _check(by, int, "by")
         request = IncrementKeyValue(caller=self._caller, key=key, increment=by)
         return int((await self._ask(request, KeyValue)).value)
 
@@ -160,6 +172,8 @@ class Client:
         self, barrier_id: str, timeout_in_ms: int, process_ids: Sequence[int] | None = None
     ) -> None:
         """Waits until all have come, or the first one's time-out is over."""
+        _check(barrier_id, str, "barrier_id")
+        _check(timeout_in_ms, int, "timeout_in_ms")
         if self._has_left:
             raise ServiceError(LEAVING)
         counter = self._calls.enter_barrier(barrier_id)
@@ -179,6 +193,8 @@ class Client:
 
     async def report_error(self, code: int, message: str) -> None:
         """Says that this process has failed (jaxlib 0.11 and later)."""
+        _check(code, int, "code")
+        _check(message, str, "message")
         request = ReportErrorToService(
             caller=self._caller, task=self._task, code=code, message=message
         )
@@ -186,6 +202,7 @@ class Client:
 
     async def watch_tasks(self, version: int) -> TasksWatched:
         """Waits until the states of the tasks have a version above `version`; negative: now."""
+        _check(version, int, "version")
         return await self._ask(WatchTasks(caller=self._caller, version=version), TasksWatched)
 
     async def shutdown(self) -> None:
@@ -210,6 +227,13 @@ class Client:
         self, request: Request, kind: type[AnswerT], timeout_ns: int | None = None
     ) -> AnswerT:
         return _expect(await self._calls.call(request, timeout_ns), kind)
+
+
+def _check(value: object, kind: type | UnionType, name: str) -> None:
+    """As jaxlib's binding does."""
+    if not isinstance(value, kind):
+        expected = getattr(kind, "__name__", kind)
+        raise TypeError(f"{name} must be {expected}, found {value!r:.80}")
 
 
 def _expect(answer: Answer, kind: type[AnswerT]) -> AnswerT:

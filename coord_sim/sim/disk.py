@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
 
@@ -9,7 +10,8 @@ from typing import Any
 class Disk(MutableMapping[str, Any]):
     """A durable mapping: what was written and synced is there after a restart.
 
-    A crash loses what was written after the latest `sync`. A clean end loses nothing.
+    A crash loses what was written after the latest `sync`. A clean end loses nothing. Values are copied
+    in and out, as by a real disk: to change one, write it again.
     """
 
     def __init__(self) -> None:
@@ -28,10 +30,10 @@ class Disk(MutableMapping[str, Any]):
         self._now = dict(self._safe)
 
     def __getitem__(self, key: str) -> Any:
-        return self._now[key]
+        return copy.deepcopy(self._now[key])
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._now[key] = value
+        self._now[key] = copy.deepcopy(value)
 
     def __delitem__(self, key: str) -> None:
         del self._now[key]

@@ -47,6 +47,26 @@ _LOOK_S: Final = 1.0
 _SLEEP: Final = time.sleep
 
 
+def refusal(running: Running, what: str) -> ProgramError:
+    """Keeps, and gives, the error that says what a program must not use."""
+    running.error = ProgramError(
+        f"the program of process {running.process} uses {what}. A simulated program may await only "
+        "what its process offers"
+    )
+    return running.error
+
+
+class _NoLoop:
+    """Stands where asyncio looks for its event loop while programs run."""
+
+    def __getattr__(self, name: str) -> Any:
+        running = _guard.running
+        if running is None or running.process is None or name.startswith("__"):
+            raise AttributeError(name)
+        what = f"asyncio ({name}): there is no event loop; use `process.start` and `process.sleep`"
+        raise refusal(running, what)
+
+
 class _Guard(threading.local):
     """Whether this thread is inside a simulated program."""
 
@@ -60,19 +80,20 @@ class Running:
       thread: The thread.
       process: Whose program is inside a step; None between steps.
       turns: Grows with each step.
-      is_told: Whether it was told that it never yields.
+      error: What the program did that it must not; raised again after the step, if it was swallowed.
     """
 
-    __slots__ = ("is_told", "process", "thread", "turns")
+    __slots__ = ("error", "process", "thread", "turns")
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
         self.process: int | None = None
         self.turns = 0
-        self.is_told = False
+        self.error: ProgramError | None = None
 
 
 _guard = _Guard()
+_NO_LOOP: Final = _NoLoop()
 _watched: dict[int, Running] = {}
 _lock = threading.Lock()
 _is_hooked = False
@@ -86,17 +107,20 @@ class ProgramGuard:
       running: Whose program runs now; to be told around each step.
     """
 
-    __slots__ = ("_before", "running")
+    __slots__ = ("_before", "_loop_before", "running")
 
     def __init__(self) -> None:
         self.running = Running()
         self._before: Running | None = None
+        self._loop_before: Any = None
 
     def __enter__(self) -> Self:
         _install()
         self.running.thread = threading.get_ident()
         self._before = _guard.running
         _guard.running = self.running
+        if "asyncio" in sys.modules:
+            self._loop_before = _exchange_loop(_NO_LOOP)
         with _lock:
             if not _watched:
                 _replace_unaudited()
@@ -105,10 +129,20 @@ class ProgramGuard:
 
     def __exit__(self, *_: object) -> None:
         _guard.running = self._before
+        if "asyncio" in sys.modules:
+            _exchange_loop(self._loop_before)
         with _lock:
             _watched.pop(id(self.running), None)
             if not _watched:
                 _put_back()
+
+
+def _exchange_loop(loop: Any) -> Any:
+    """Sets the event loop that asyncio takes to be running in this thread; returns the former one."""
+    events = sys.modules["asyncio.events"]
+    before = events._get_running_loop()  # noqa: SLF001 - for those who make event loops
+    events._set_running_loop(loop)  # noqa: SLF001
+    return before
 
 
 def _install() -> None:
@@ -153,10 +187,7 @@ def _audit(event: str, _arguments: tuple[object, ...]) -> None:
         return
     running = _guard.running
     if running is not None and running.process is not None:
-        raise ProgramError(
-            f"the program of process {running.process} uses {_FOREIGN[event]}. A simulated program may "
-            "await only what its process offers"
-        )
+        raise refusal(running, _FOREIGN[event])
 
 
 def _watch() -> None:
@@ -168,14 +199,14 @@ def _watch() -> None:
         now_s = time.monotonic()
         still: dict[int, tuple[int, float]] = {}
         for key, running in watched:
-            if running.process is None or running.is_told:
+            if running.process is None:
                 continue
             turns, since_s = seen.get(key, (-1, now_s))
             if turns != running.turns:
                 since_s = now_s
             elif now_s - since_s > NEVER_YIELDS_S:
-                running.is_told = True
-                _raise_in(running.thread)
+                running.error = NeverYieldsError()
+                _raise_in(running.thread)  # Again and again: a program may swallow it.
             still[key] = (running.turns, since_s)
         seen = still
 
@@ -190,7 +221,9 @@ class NeverYieldsError(ProgramError):
         )
 
 
+class _StopNow(BaseException):
+    """Ends a step that never ends; not for `except Exception`."""
+
+
 def _raise_in(thread: int) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), ctypes.py_object(NeverYieldsError)
-    )
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_StopNow))

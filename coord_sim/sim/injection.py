@@ -25,11 +25,13 @@ class Injector:
         self._simulation = simulation
         self._counts: dict[tuple[str, int, str], int] = {}
         self._waiting: list[tuple[When, Fault]] = []
+        self._missed: list[Fault] = []
         self.restarts_to_come = 0
         self.record: list[FaultEvent] = []
 
     def add(self, fault: Fault) -> None:
         """Plans a fault: for its time (now, if that is over), or its condition."""
+        self._missed.append(fault)
         if isinstance(fault.at_s, When):
             self._waiting.append((fault.at_s, fault))
         else:
@@ -52,13 +54,14 @@ class Injector:
             self.restarts_to_come += 1
         self._simulation.queue.at(time_ns, self._carry_out, fault)
 
-    def never_came(self) -> list[Fault]:
-        """The faults whose conditions did not hold."""
-        return [fault for _, fault in self._waiting]
+    def missed(self) -> tuple[Fault, ...]:
+        """The faults that have not happened."""
+        return tuple(self._missed)
 
     def _carry_out(self, fault: Fault) -> None:
         simulation = self._simulation
         now_ns = simulation.queue.now_ns
+        self._missed.remove(fault)
         lasts_s = getattr(fault, "for_s", None)
         self.record.append(
             FaultEvent(

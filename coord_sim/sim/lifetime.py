@@ -361,15 +361,21 @@ class Lifetime:
             waits_for = task.coroutine.send(None)
         except StopIteration as returned:
             running.process = interrupted
+            if running.error is not None:
+                raise running.error from None
             self._ended(task, returned.value)
             return
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - whatever a program raises ends its process
+        except BaseException as error:
             running.process = interrupted
+            if running.error is not None:
+                raise running.error from error
             self._raised(task, error)
             return
         running.process = interrupted
+        if running.error is not None:  # It was swallowed.
+            raise running.error
         if not isinstance(waits_for, Wait):
             task.coroutine.close()
             raise ProgramError(
@@ -414,11 +420,6 @@ class Lifetime:
         if isinstance(error, SystemExit) and error.code in (None, 0):
             self._simulation.end(self, None)
             return
-        if isinstance(error, RuntimeError) and "no running event loop" in str(error):
-            raise ProgramError(
-                f"the program of process {self.process} uses asyncio, but the simulator drives it "
-                "without an event loop; use process.sleep, process.start and process.client"
-            ) from error
         if task is self._tasks[0]:
             self._simulation.end(self, _story(error))
             return

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from checker.history import History
+from coord_sim.faults import Fault
 from coord_sim.schedule import Schedule
 
 LEFT: Final = "left"
@@ -60,6 +61,7 @@ class Run:
       reached: How often each condition was reached: of the programs (`Process.sometimes`), of the
         service and of the data plane.
       disks: What each process kept.
+      missed: Faults that did not happen: the run was over before, or their conditions never held.
       events: How many events of the queue were run.
       end_s: The virtual time at the end.
     """
@@ -71,5 +73,6 @@ class Run:
     log: tuple[LogLine, ...] = ()
     reached: Mapping[str, int] = field(default_factory=dict)
     disks: tuple[Mapping[str, Any], ...] = ()
+    missed: tuple[Fault, ...] = ()
     events: int = 0
     end_s: float = 0.0

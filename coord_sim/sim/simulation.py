@@ -197,6 +197,7 @@ class Simulation:
             log=tuple(self._log),
             reached=dict(sorted(self._reached.items())),
             disks=tuple(dict(self._disks.get(p, ())) for p in range(self.schedule.processes)),
+            missed=self._injector.missed(),
             events=self.queue.ran,
             end_s=self.now_s,
         )

@@ -82,12 +82,18 @@ class SimulatedRun(Run):
         return self
 
     def require_progress(self) -> Self:
-        """Demands that every process came to an end: it left, or it died and stayed dead.
+        """Demands that every process came to an end: it left, or it died of a fault and stayed dead.
 
         Raises:
-          Violation: somebody still ran at the limit; says what it waits for.
+          Violation: somebody still ran at the limit (says what it waits for), or a program raised what
+            is no consequence of a fault.
         """
         __tracebackhide__ = True
+        for end in self.ends:
+            if end.state == "crashed" and end.cause.startswith(_RAISED):
+                error = end.cause.removeprefix(_RAISED).partition(":")[0]
+                if error not in _CONSEQUENCES:
+                    raise Violation(f"process {end.process}: {end.cause}")
         if not self.finished:
             waiting = [
                 f"process {end.process} waits for {end.waits_for or 'nothing'}"
@@ -107,6 +113,11 @@ class SimulatedRun(Run):
         if not self.reached.get(condition):
             raise Violation(f"{condition!r} was not reached{nearest(condition, self.reached)}")
         return self
+
+
+_RAISED: Final = "the program raised "
+_CONSEQUENCES: Final = ("ServiceError", "CollectiveError", "ProcessFailureError")
+"""What a program may raise because something was broken on purpose."""
 
 
 def simulated(program: Program, schedule: Schedule) -> SimulatedRun:

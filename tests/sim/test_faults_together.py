@@ -198,10 +198,9 @@ def test_messages_to_a_service_that_died_are_lost_with_it() -> None:
         Crash(1, 1.2),
         Crash(SERVICE, 2.0),
         Restart(SERVICE, 3.0),
-        Restart(0, 3.5),
     )
     schedule = Schedule(processes=2, faults=faults, durable=True, limit_s=20.0)
-    simulation = Simulation(write, schedule)
+    simulation = Simulation(write, schedule, is_open=True)
     simulation.run_until(10.0)
     service = simulation.service()
     assert service is not None
@@ -244,7 +243,7 @@ def test_leaving_cancels_what_waits_and_the_second_time_sends_nothing() -> None:
         await get("k")
         await process.client.key_value_set("k", "the store still answers")
 
-    left = run(program, processes=1)
+    left = run(program, processes=1, semantics="shipped")
     assert [line.text for line in left.log] == ["CANCELLED", "CANCELLED"]
     assert left.ends[0].state == "left"
     assert len([e for e in left.history.events if isinstance(e, Invoke)]) == 3

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import json
 import socket
 import subprocess
 import threading
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from checker.history import Crash as CrashEvent
 from checker.history import Start, WellFormed
 from coord_sim.errors import ProgramError, ScheduleError
 from coord_sim.faults import Crash, Restart
+from coord_sim.moments import When
 from coord_sim.scenarios import names, scenario_named
 from coord_sim.scenarios.reading import parse_scenario
 from coord_sim.scenarios.writing import to_toml
@@ -182,9 +186,9 @@ async def never_lets_time_pass(process: Process) -> None:
     ("program", "problem"),
     [
         (sleeps, r"time\.sleep: use `await process\.sleep"),
-        (uses_asyncio, "without an event loop"),
+        (uses_asyncio, "there is no event loop"),
         (yields_nothing, "awaits None"),
-        (uses_a_thread, "without an event loop"),
+        (uses_a_thread, "there is no event loop"),
         (starts_a_thread, r"a thread: use `process\.start"),
         (connects, r"a real socket: use `process\.client"),
         (starts_a_process, "a real process"),
@@ -208,6 +212,122 @@ def test_a_program_that_never_yields_is_ended(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(guard, "NEVER_YIELDS_S", 0.5)
     with pytest.raises(ProgramError, match="without an await"):
         simulate(computes, ALONE)
+
+
+@pytest.mark.parametrize("swallowed", [Exception, BaseException])
+def test_a_program_cannot_swallow_that_it_did_something_real(
+    swallowed: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sleeps_and_goes_on(process: Process) -> None:
+        with contextlib.suppress(swallowed):
+            time.sleep(0.1)  # noqa: ASYNC251 - that is the point
+        await process.sleep(1.0)
+
+    async def computes(process: Process) -> None:
+        for _ in range(2):
+            with contextlib.suppress(swallowed):
+                while True:
+                    pass
+
+    monkeypatch.setattr(guard, "NEVER_YIELDS_S", 0.5)
+    with pytest.raises(ProgramError, match=r"time\.sleep"):
+        simulate(sleeps_and_goes_on, ALONE)
+    with pytest.raises(ProgramError, match="without an await"):
+        simulate(computes, ALONE)
+
+
+def test_asyncio_is_refused_in_a_running_loop_and_by_contended_locks() -> None:
+    async def lock(process: Process) -> None:
+        lock = asyncio.Lock()
+        await lock.acquire()
+        await lock.acquire()
+
+    async def task(process: Process) -> None:
+        asyncio.create_task(process.client.key_value_set("k", "v"))  # noqa: RUF006
+
+    async def around() -> None:
+        for program in (lock, task):
+            with pytest.raises(ProgramError, match="asyncio"):
+                simulate(program, ALONE)
+        await asyncio.sleep(0.001)  # The loop outside is what it was.
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # The coroutine that nobody ran.
+        asyncio.run(around())
+        gc.collect()
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda client: client.key_value_set(5, "a"), "key must be str"),
+        (lambda client: client.key_value_set("a", 5), "value must be str"),
+        (lambda client: client.key_value_increment("c", "x"), "by must be int"),
+        (lambda client: client.wait_at_barrier("b", "10"), "timeout_in_ms must be int"),
+        (lambda client: client.blocking_key_value_get(None), "key must be str"),
+    ],
+)
+def test_a_wrong_argument_ends_the_process_that_gave_it(call: Any, problem: str) -> None:
+    async def program(process: Process) -> None:
+        if process.number == 0:
+            await call(process.client)
+
+    run = simulate(program, Schedule(processes=2))
+    assert run.ends[0].cause.startswith(f"the program raised TypeError: {problem}")
+    assert run.ends[1].state == "left"
+
+
+def test_what_processes_keep_and_exchange_is_copied() -> None:
+    async def program(process: Process) -> None:
+        if process.lifetime == 0:
+            process.disk["list"] = [1]
+            await process.disk.sync()
+            process.disk["list"].append(2)
+            mine = [process.number]
+            live = await process.client.get_live_nodes(process.participants)
+            gathered = process.devices.all_gather(mine, live)
+            mine.append(9)
+            values = await gathered.block_until_ready()
+            values[0].append(7)
+            await process.sleep(1.0)
+            process.log(f"{values}")
+            await process.sleep(60.0)
+        else:
+            process.log(f"{process.disk['list']}")
+
+    faults = tuple(fault for p in (0, 1) for fault in (Crash(p, 3.0), Restart(p, 3.5)))
+    run = simulate(program, Schedule(processes=2, faults=faults))
+    assert [line.text for line in run.log] == ["([0, 7], [1])", "([0, 7], [1])", "[1]", "[1]"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"processes": 2.5}, "processes must be int"),
+        ({"processes": True}, "processes must be int"),
+        ({"seed": "x"}, "seed must be int"),
+        ({"faults": ("crash",)}, "faults holds 'crash'"),
+        ({"faults": Crash(1, 1.0)}, "faults must be tuple"),
+        ({"faults": (Crash(1, "2"),)}, "at no time and on no condition"),
+        ({"faults": (Crash(1, 500.0),), "limit_s": 60.0}, "after the end of the run"),
+        ({"faults": (Crash(1, When("inside", 1, "blok")),)}, "did you mean 'block'"),
+        ({"hosts": ((0, 1), (1,))}, "a process is on one host"),
+        ({"limit_s": 1e300}, "positive and finite"),
+        ({"heartbeat_timeout_s": 1e-12}, "positive and finite"),
+        ({"mutant": "answer-differ"}, "did you mean 'answers-differ'"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused_in_words(
+    settings: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ScheduleError, match=problem):
+        Schedule(**{"processes": 2, **settings})
+
+
+def test_faults_that_did_not_happen_are_told() -> None:
+    faults = (Crash(0, When("inside", 0, "block", 99)), Crash(1, 100.0), Crash(1, 1.0))
+    run = simulate(training_loop(2), Schedule(processes=2, faults=faults))
+    assert set(run.missed) == set(faults[:2])
 
 
 def test_other_threads_may_do_what_a_program_may_not() -> None:

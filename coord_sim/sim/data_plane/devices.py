@@ -12,6 +12,7 @@ Cancelling Collectives.
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -192,7 +193,10 @@ class Devices:
                 raise ValueError(
                     "an array of another process, or of an earlier lifetime, is not here"
                 )
-        return tuple(inputs)
+        # Arrays of JAX do not change once they are made.
+        return tuple(
+            value if isinstance(value, Array) else copy.deepcopy(value) for value in inputs
+        )
 
     def _dispatch(self, work: _Collective | _Computation) -> None:
         self._work.append(work)

@@ -20,6 +20,7 @@ Source: the JAX guide "Fault Tolerant Distributed JAX", sections Getting Stuck i
 
 from __future__ import annotations
 
+import copy
 import enum
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias
@@ -363,7 +364,12 @@ class _Collective:
                 return
             if fate is Fate.WRONG:
                 plane.reached(WRONG_RESULT)
-            part.end(self._result(fate), None, is_good=fate is Fate.FINISHES)
+            try:
+                result = copy.deepcopy(self._result(fate))  # Arrays are nobody else's.
+            except (TypeError, ValueError) as error:
+                part.end(None, CollectiveError(f"INVALID_ARGUMENT: {error}"), is_good=False)
+                return
+            part.end(result, None, is_good=fate is Fate.FINISHES)
 
         plane.timeline.at(start_ns + plane.draw_latency_ns(), arrive)
 
