@@ -308,7 +308,7 @@ def test_what_processes_keep_and_exchange_is_copied() -> None:
         ({"seed": "x"}, "seed must be int"),
         ({"faults": ("crash",)}, "faults holds 'crash'"),
         ({"faults": Crash(1, 1.0)}, "faults must be tuple"),
-        ({"faults": (Crash(1, "2"),)}, "at no time and on no condition"),
+        ({"faults": (Crash(1, "2"),)}, "at no time and on no condition"),  # type: ignore[arg-type]
         ({"faults": (Crash(1, 500.0),), "limit_s": 60.0}, "after the end of the run"),
         ({"faults": (Crash(1, When("inside", 1, "blok")),)}, "did you mean 'block'"),
         ({"hosts": ((0, 1), (1,))}, "a process is on one host"),
