@@ -59,7 +59,8 @@ class Slow:
 class Skew:
     """A member's clock jumps by `offset_s`, and from then on gains `drift` seconds a second.
 
-    What a program reads jumps; heartbeats and time-outs only feel the drift, as monotonic clocks do.
+    What a program reads jumps; heartbeats and time-outs only feel the drift, as monotonic clocks do. A
+    sleep that has begun keeps its length.
     """
 
     process: Member
