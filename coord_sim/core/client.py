@@ -47,6 +47,33 @@ class CoordinationClient:
         does: its error poll ends it as soon as the connection breaks.
     """
 
+    __slots__ = (
+        "_at_barrier",
+        "_attempt",
+        "_barriers",
+        "_beat",
+        "_beat_deadline_ns",
+        "_beat_ns",
+        "_doom",
+        "_give_up_ns",
+        "_heartbeat",
+        "_heartbeat_attempts",
+        "_init_timeout_ns",
+        "_interval_ns",
+        "_is_connected",
+        "_is_leaving",
+        "_new_call",
+        "_outage_ns",
+        "_outage_since_ns",
+        "_poll",
+        "_poll_ns",
+        "_registering",
+        "_retry_ns",
+        "caller",
+        "incarnation",
+        "task",
+    )
+
     def __init__(
         self,
         task: TaskId,
