@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from checker import Invalid, LiveProcesses, Unknown, check_service
-from checker.history import Crash
 from checker.live_processes.spec import Definition, FailureModel
 from checker.service import ObjectVerdict
 from coord_sim.campaign.judgement import INVALID, UNKNOWN, VALID, Judgement
 from coord_sim.sim.run import RUNNING, Run
-
-_RAISED: Final = "the program raised "
-_CONSEQUENCES: Final = ("ServiceError", "CollectiveError", "ProcessFailureError")
-"""What a program may raise because something was broken on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +68,8 @@ def _sort_of(row: ObjectVerdict) -> str:
 
 def raised(run: Run) -> Judgement | None:
     """The first program that raised what is no consequence of a fault; None if there is none."""
-    for event in run.history.events:
-        if isinstance(event, Crash) and (event.cause or "").startswith(_RAISED):
-            error = str(event.cause).removeprefix(_RAISED).partition(":")[0]
-            if error not in _CONSEQUENCES:
-                told = f"Process {event.process}: {event.cause}"
-                return Judgement(INVALID, f"the program raised {error}", told)
-    return None
+    found = run.unexpected_error()
+    if found is None:
+        return None
+    process, error, story = found
+    return Judgement(INVALID, f"the program raised {error}", f"Process {process}: {story}")

@@ -30,6 +30,7 @@ from coord_sim.sim.gate import Gate
 from coord_sim.sim.live_devices import LiveSet
 from coord_sim.sim.network import Connection
 from coord_sim.sim.process import Process
+from coord_sim.sim.run import RAISED
 from coord_sim.sim.waiting import Wait
 
 if TYPE_CHECKING:
@@ -643,4 +644,4 @@ def _story(error: BaseException) -> str:
         f"  {Path(frame.filename).name}:{frame.lineno} in {frame.name}: {frame.line}"
         for frame in traceback.extract_tb(error.__traceback__)[1:]
     )
-    return "\n".join([f"the program raised {type(error).__name__}: {error}", *frames])
+    return "\n".join([f"{RAISED}{type(error).__name__}: {error}", *frames])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checker.history import History
+from checker.history import Crash, History
 from coord_sim.faults import Fault
 from coord_sim.schedule import Schedule
 
@@ -14,6 +14,13 @@ LEFT: Final = "left"
 CRASHED: Final = "crashed"
 RUNNING: Final = "running"
 NEVER_STARTED: Final = "never started"
+
+
+RAISED: Final = "the program raised "
+"""Begins the cause of a crash by an exception; its name and its text follow."""
+
+_CONSEQUENCES: Final = ("ServiceError", "CollectiveError", "ProcessFailureError")
+"""What a program may raise because something was broken on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +83,13 @@ class Run:
     missed: tuple[Fault, ...] = ()
     events: int = 0
     end_s: float = 0.0
+
+    def unexpected_error(self) -> tuple[int, str, str] | None:
+        """Process, exception and story of the first program that raised what no fault explains."""
+        for event in self.history.events:
+            if isinstance(event, Crash) and (event.cause or "").startswith(RAISED):
+                story = str(event.cause)
+                error = story.removeprefix(RAISED).partition(":")[0]
+                if error not in _CONSEQUENCES:
+                    return event.process, error, story
+        return None

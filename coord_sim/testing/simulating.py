@@ -89,11 +89,10 @@ class SimulatedRun(Run):
             is no consequence of a fault.
         """
         __tracebackhide__ = True
-        for end in self.ends:
-            if end.state == "crashed" and end.cause.startswith(_RAISED):
-                error = end.cause.removeprefix(_RAISED).partition(":")[0]
-                if error not in _CONSEQUENCES:
-                    raise Violation(f"process {end.process}: {end.cause}")
+        failure = self.unexpected_error()
+        if failure is not None:
+            process, _, story = failure
+            raise Violation(f"process {process}: {story}")
         if not self.finished:
             waiting = [
                 f"process {end.process} waits for {end.waits_for or 'nothing'}"
@@ -113,11 +112,6 @@ class SimulatedRun(Run):
         if not self.reached.get(condition):
             raise Violation(f"{condition!r} was not reached{nearest(condition, self.reached)}")
         return self
-
-
-_RAISED: Final = "the program raised "
-_CONSEQUENCES: Final = ("ServiceError", "CollectiveError", "ProcessFailureError")
-"""What a program may raise because something was broken on purpose."""
 
 
 def simulated(program: Program, schedule: Schedule) -> SimulatedRun:
