@@ -72,6 +72,7 @@ class Gate:
         self._paused_until_ns = 0
         self._deferred.clear()
         self._inbox.clear()
+        self._is_armed = False  # What was to let the next one in may have been among the deferred.
 
     # --- what comes ------------------------------------------------------------------------------
 

@@ -318,6 +318,14 @@ def test_a_new_start_does_not_stand_still_with_the_old_one() -> None:
     assert paused.end_s < 15.0
 
 
+def test_a_new_start_is_let_in_although_the_old_one_was_slow_and_stood_still() -> None:
+    """Found by a campaign, with seed 1004746."""
+    faults = (Slow(0, 1.23, 5.0, delay_s=0.01), Pause(0, 1.52, 5.0), Crash(0, 5.0), Restart(0, 5.0))
+    for seed in range(8):
+        again = run(training_loop(2), *faults, processes=1, seed=seed, limit_s=30.0)
+        assert again.finished, f"seed {seed}: {again.ends}"
+
+
 def test_stepping_to_the_limit_is_the_same_as_running_to_it() -> None:
     faults = tuple(Crash(process, 10.0) for process in range(3))
     schedule = Schedule(processes=3, faults=faults, limit_s=10.0)
