@@ -158,6 +158,7 @@ def _simulate(options: argparse.Namespace) -> int:
         for seed in range(first, first + options.seeds):
             progress.step(seed - first)
             schedule = _schedule(options, seed)
+            case = Case(options.program, schedule, dict(options.argument))
             tape = None if options.tape is None else Tape()
             outcome = simulate(program, schedule, tape=tape)
             verdict = check(outcome.history, LiveProcesses(failures=options.failures))
@@ -170,7 +171,7 @@ def _simulate(options: argparse.Namespace) -> int:
             if codes[-1] == INVALID:
                 break
     if tape is not None:
-        save_tape(options.tape, Case(options.program, schedule, dict(options.argument)), tape)
+        save_tape(options.tape, case, tape)
         print(f"tape: {options.tape}")
     name = f"seed {seed}" if options.seeds == 1 else f"seed {seed} of {options.seeds} tried"
     _report(options, name, outcome, verdict)
@@ -179,9 +180,7 @@ def _simulate(options: argparse.Namespace) -> int:
     if codes[-1] == INVALID:
         print(f"replay: {replay_command(options, seed)}")
         if (options.random_faults or options.swarm) and not options.no_shrink:
-            _print_shortest(
-                options, Case(options.program, schedule, dict(options.argument)), verdict
-            )
+            _print_shortest(options, case, verdict)
     return worst(codes)
 
 
@@ -215,8 +214,13 @@ def _replay(options: argparse.Namespace) -> int:
 
 def _code_of(outcome: Run, verdict: Verdict) -> int:
     """The exit code: no progress and a program that raised are as bad as an invalid history."""
-    is_stuck = outcome.schedule.quiet_from_s is not None and not outcome.finished
-    return INVALID if is_stuck or raised(outcome) is not None else code_of(verdict)
+    is_failed = _is_stuck(outcome) or raised(outcome) is not None
+    return INVALID if is_failed else code_of(verdict)
+
+
+def _is_stuck(outcome: Run) -> bool:
+    """Whether somebody did not get on although nothing was wrong any more."""
+    return outcome.schedule.quiet_from_s is not None and not outcome.finished
 
 
 def _report(options: argparse.Namespace, name: str, outcome: Run, verdict: Verdict) -> None:
@@ -230,7 +234,7 @@ def _report(options: argparse.Namespace, name: str, outcome: Run, verdict: Verdi
     failure = raised(outcome)
     if failure is not None:
         print(plain(f"failed: {failure.explanation}"))
-    elif outcome.schedule.quiet_from_s is not None and not outcome.finished:
+    elif _is_stuck(outcome):
         print("failed: no progress, although nothing was wrong any more")
 
 

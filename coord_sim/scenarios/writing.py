@@ -11,6 +11,9 @@ from coord_sim.moments import When
 from coord_sim.scenarios.scenario import Scenario
 from coord_sim.scenarios.typed import ALIASES, NEVER
 
+_TABLES: Final = ("faults", "hosts")
+"""Fields of a schedule that are tables of their own in a file."""
+
 _KEYS: Final = {name: key for key, name in ALIASES.items()}
 
 
@@ -22,12 +25,7 @@ def to_toml(scenario: Scenario) -> str:
         if getattr(scenario, name)
     }
     schedule = scenario.schedule
-    job = {
-        field.name: value
-        for field in dataclasses.fields(schedule)
-        if field.name not in ("faults", "hosts")
-        and (value := getattr(schedule, field.name)) != field.default
-    }
+    job = {name: value for name, value in _told(schedule).items() if name not in _TABLES}
     lines = [*_pairs(texts), "", "[job]", *_pairs(job)]
     lines += ["", "[program]", *_pairs({"name": scenario.program, **scenario.arguments})]
     if schedule.hosts:

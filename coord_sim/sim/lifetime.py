@@ -175,7 +175,7 @@ class Lifetime:
                     pass
                 break
         running.process = interrupted
-        self._tasks = self._tasks[:0]
+        self._tasks = []
         self.latest_live_set = None
         self._hang_up([*self._open, *self._own_calls])
 
@@ -408,6 +408,8 @@ class Lifetime:
             )
 
     def _ended(self, task: _Task, value: object) -> None:
+        if not self.is_alive:
+            return  # A coroutine that it started has ended the process within this step.
         if task is self._tasks[0]:
             self._simulation.end(self, None)
             return
@@ -418,6 +420,8 @@ class Lifetime:
     def _raised(self, task: _Task, error: BaseException) -> None:
         if isinstance(error, ProgramError):
             raise error
+        if not self.is_alive:
+            return
         if isinstance(error, SystemExit) and error.code in (None, 0):
             self._simulation.end(self, None)
             return
@@ -566,7 +570,7 @@ class Lifetime:
 
     def die(self, reason: Status) -> Wait[None]:
         """The client ends the process, as soon as its program waits: for something that never comes."""
-        self._queue.after(0, self._simulation.end, self, f"client ended the process: {reason}")
+        self._queue.after(0, self.end_process, reason)
         return Wait("its end")
 
     def sleep(self, delay_ns: int) -> Wait[None]:

@@ -259,6 +259,19 @@ def test_a_process_that_exits_by_itself_leaves_or_crashes_by_its_code() -> None:
     }
 
 
+def test_a_coroutine_that_exits_ends_its_process_in_the_middle_of_a_step() -> None:
+    async def program(process: Process) -> None:
+        async def quits() -> None:
+            raise SystemExit(0)
+
+        process.start(quits())
+        process.log("said by nobody")
+
+    done = run(program, processes=1)
+    assert done.ends[0].state == "left"
+    assert done.log == ()
+
+
 def test_what_is_no_program_is_said_before_the_run() -> None:
     async def takes_nothing() -> None:
         pass
