@@ -82,6 +82,8 @@ class Degrade:
       delay_s: Added to each packet.
       jitter_s: Up to this is added to each packet, drawn evenly.
       loss, duplicate, reorder: Probabilities. A packet that is out of order comes up to 0.2 s late.
+      bytes_per_s: So much passes in each direction of a connection; 0: no limit. For real processes
+        only: the messages of the simulator have no size.
     """
 
     process: int | None
@@ -93,6 +95,7 @@ class Degrade:
     duplicate: float = 0.0
     reorder: float = 0.0
     raw: bool = False
+    bytes_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,19 @@ class Reset:
     at_s: Moment
 
 
-Fault: TypeAlias = Crash | Restart | Pause | Slow | Skew | Degrade | Partition | Reset
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """New connections of a process to the service are refused for a while; the one it has goes on.
 
-Lasting: TypeAlias = Pause | Slow | Degrade | Partition
+    As with a port that nobody listens on: calls fail at once with UNAVAILABLE.
+    """
+
+    process: int
+    at_s: Moment
+    for_s: float
+
+
+Fault: TypeAlias = Crash | Restart | Pause | Slow | Skew | Degrade | Partition | Reset | Refuse
+
+Lasting: TypeAlias = Pause | Slow | Degrade | Partition | Refuse
 """Faults with a length."""

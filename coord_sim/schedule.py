@@ -10,7 +10,7 @@ from typing import Final
 
 from coord_sim.core.semantics import SEMANTICS
 from coord_sim.errors import ScheduleError
-from coord_sim.faults import Crash, Degrade, Fault, Partition, Reset, Restart, Skew, Slow
+from coord_sim.faults import Crash, Degrade, Fault, Partition, Refuse, Reset, Restart, Skew, Slow
 from coord_sim.moments import KINDS, OPERATIONS, SERVICE, Member, Moment, When
 from coord_sim.mutants import find
 
@@ -217,13 +217,13 @@ class Schedule:
           ScheduleError: it cannot be.
         """
         for member in members_of(fault):
-            if member == SERVICE and not isinstance(fault, Reset | Degrade):
+            if member == SERVICE and not isinstance(fault, Reset | Degrade | Refuse):
                 continue
             self._check_process(str(fault), member)
         if not _is_number(fault.at_s) and not isinstance(fault.at_s, When):
             raise ScheduleError(f"{fault} comes at no time and on no condition")
         self._check_moment(fault, fault.at_s)
-        for name in ("for_s", "delay_s", "jitter_s"):
+        for name in ("for_s", "delay_s", "jitter_s", "bytes_per_s"):
             value = getattr(fault, name, 0.0)
             if not _is_number(value) or not 0 <= value <= SECONDS_MAX:
                 raise ScheduleError(f"{fault}: {name} must be at least 0 and finite")

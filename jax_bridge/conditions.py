@@ -1,11 +1,17 @@
-"""When to kill and when to restart: `1@2.5`, `1@in:live_processes#3`, `1@+0.5`."""
+"""Kills and restarts as `coordlab run` takes them in short: `1@2.5`, `1@in:live_processes#3`, `1@+0.5`."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-BLOCK = "block"
+from coord_sim import moments
+from coord_sim.faults import Crash, Restart
+from coord_sim.moments import When
+
+BLOCK = moments.BLOCK
 """Name for the body of a `live_devices` block in a condition."""
 
 
@@ -20,31 +26,11 @@ class Inside:
         return f"in:{self.operation}#{self.count}"
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """SIGKILL for a process: so many seconds after the run began, or inside a call."""
-
-    process: int
-    when: float | Inside
-
-    def __str__(self) -> str:
-        when = self.when if isinstance(self.when, Inside) else f"{self.when:g}"
-        return f"{self.process}@{when}"
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """A new start of a process, `after_s` after it was killed."""
-
-    process: int
-    after_s: float
-
-
 _INSIDE = re.compile(r"in:(?P<operation>\w+)#(?P<count>[1-9]\d*)")
 
 
-def parse_kill(text: str) -> Kill:
-    """Reads `P@SECONDS` or `P@in:OPERATION#K`.
+def parse_kill(text: str) -> Crash:
+    """Reads `P@SECONDS` (since the run began) or `P@in:OPERATION#K` (the K-th over all starts of P).
 
     Raises:
       ValueError: with the forms that are understood.
@@ -52,12 +38,12 @@ def parse_kill(text: str) -> Kill:
     process, when = _split(text)
     inside = _INSIDE.fullmatch(when)
     if inside is not None:
-        return Kill(process, Inside(inside["operation"], int(inside["count"])))
-    return Kill(process, _seconds(when, text, "P@SECONDS or P@in:OPERATION#K (e.g. 1@in:block#3)"))
+        return Crash(process, When("inside", process, inside["operation"], int(inside["count"])))
+    return Crash(process, _seconds(when, text, "P@SECONDS or P@in:OPERATION#K (e.g. 1@in:block#3)"))
 
 
 def parse_restart(text: str) -> Restart:
-    """Reads `P@+SECONDS`.
+    """Reads `P@+SECONDS`: so much after the first death of P.
 
     Raises:
       ValueError: with the form that is understood.
@@ -65,7 +51,20 @@ def parse_restart(text: str) -> Restart:
     process, when = _split(text)
     if not when.startswith("+"):
         raise ValueError(f"{text!r} is not of the form P@+SECONDS (after the kill)")
-    return Restart(process, _seconds(when[1:], text, "P@+SECONDS"))
+    return _after_death(process, 1, _seconds(when[1:], text, "P@+SECONDS"))
+
+
+def in_turn(restarts: Iterable[Restart]) -> Iterator[Restart]:
+    """Restarts that `parse_restart` read: the second one of a process is after its second death, ..."""
+    deaths: Counter[int | str] = Counter()
+    for restart in restarts:
+        deaths[restart.process] += 1
+        assert isinstance(restart.at_s, When)
+        yield _after_death(restart.at_s.process, deaths[restart.process], restart.at_s.plus_s)
+
+
+def _after_death(process: int, number: int, plus_s: float) -> Restart:
+    return Restart(process, When("crash", process, count=number, plus_s=plus_s))
 
 
 def _split(text: str) -> tuple[int, str]:

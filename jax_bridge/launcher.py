@@ -1,85 +1,72 @@
-"""Launches a job of real processes, kills and restarts some, and merges what they recorded."""
+"""Launches a job of real processes, breaks it as planned, and merges what the processes recorded."""
 
 from __future__ import annotations
 
 import contextlib
+import heapq
+import json
 import os
 import platform
-import select
 import shutil
 import signal
-import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
-from checker.history import Crash, Event, Header, History, Leave, merge, read
-from jax_bridge.conditions import Inside, Kill, Restart
+from checker.history import Crash as CrashEvent
+from checker.history import Event, Header, History, Leave
+from checker.history import Fault as FaultEvent
+from coord_sim.faults import Crash, Fault, Pause, Restart
+from coord_sim.moments import SERVICE, When
+from coord_sim.sim import KILLED
+from coord_sim.sim.injection import described
+from coord_sim.sim.run import CRASHED, LEFT, NEVER_STARTED, RAISED, RUNNING, End, LogLine
+from jax_bridge.conditions import Inside
 from jax_bridge.errors import LaunchFailed
-from jax_bridge.parent_death import end_with_parent
+from jax_bridge.fatal import fatal_words
+from jax_bridge.job import Job, JobResult
+from jax_bridge.network import NETWORK_FAULTS, Network
+from jax_bridge.parts import merged
+from jax_bridge.programs.main import ProgramStart
+from jax_bridge.services import ServiceProcess
+from jax_bridge.starting import ForkServer, ScriptStart, Started
+from jax_bridge.watching import Recording
 
-POLL_S = 0.01
-READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 10.0
-NS_PER_S = 1_000_000_000
-MARKER = ".coordlab-run"
+POLL_S: Final = 0.01
+NS_PER_S: Final = 1_000_000_000
+MARKER: Final = ".coordlab-run"
 """Lies in the folder of a run, which may therefore be replaced by the next run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What to run.
-
-    Attributes:
-      script, arguments: The program; `{process}`, `{processes}` and `{address}` are filled in.
-      processes: How many.
-      service_command: Starts the service; its first line must be `ready address=HOST:PORT ...`.
-      service: Its name, for the header.
-      out: The history file. Beside it, `RUN` = OUT without `.jsonl` and with `.run` is the run's
-        folder: output of the processes in `RUN/logs`, recordings in `RUN/parts` until merged.
-      kills, restarts: What happens to whom.
-      timeout_s: After this time whoever still runs is killed.
-    """
-
-    script: Path
-    arguments: tuple[str, ...]
-    processes: int
-    service_command: tuple[str, ...]
-    service: str
-    out: Path
-    kills: tuple[Kill, ...] = ()
-    restarts: tuple[Restart, ...] = ()
-    timeout_s: float = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class JobResult:
-    """What came of a job.
-
-    Attributes:
-      history: Merged and saved.
-      unplanned: One sentence for each process that ended badly by itself, with its log file.
-      interrupted: Ctrl-C ended it.
-    """
-
-    history: History
-    unplanned: tuple[str, ...]
-    interrupted: bool
 
 
 @dataclass(slots=True)
 class _Running:
+    """A start of a process, while it runs.
+
+    Attributes:
+      process, start: Whose and the how manieth, from 0.
+      started: The process itself.
+      held: The file that says that it stands where it is to be killed.
+      kill: The fault that kills it there, if one does.
+      log: Its output.
+      recording: What it records.
+      seen_alive_ns: When it was last seen.
+      pauses: How many faults hold it still.
+    """
+
     process: int
     start: int
-    popen: subprocess.Popen[bytes]
+    started: Started
     held: Path
+    kill: Crash | None
     log: Path
-    kill: Kill | None
-    seen_alive_ns: int = 0
+    recording: Recording
+    seen_alive_ns: int
+    pauses: int = 0
 
 
 @dataclass(slots=True)
@@ -102,7 +89,7 @@ def run_job(job: Job, say: Callable[[str], None] = lambda _: None) -> JobResult:
     Raises:
       LaunchFailed: the script is missing, or the service did not come up.
     """
-    if not job.script.is_file():
+    if job.script is not None and not job.script.is_file():
         raise LaunchFailed(f"{job.script}: there is no such script")
     return _Launcher(job, say).run()
 
@@ -114,43 +101,72 @@ class _Launcher:
         self._folder = run_folder(job.out)
         self._parts = self._folder / "parts"
         self._logs = self._folder / "logs"
-        self._service: subprocess.Popen[bytes] | None = None
-        self._address = ""
+        self._services: list[ServiceProcess] = []
+        self._pauses_of_service = 0
+        self._network: Network | None = None
+        self._fork_server: ForkServer | None = None
         self._running: dict[int, _Running] = {}
         self._starts = [0] * job.processes
+        self._ends: dict[int, End] = {}
+        self._last_ends: tuple[End, ...] = ()
+        self._end_s = 0.0
+        self._log: tuple[LogLine, ...] = ()
+        self._reached: dict[str, int] = {}
         self._events: list[Event] = []
-        self._kills = list(job.kills)
-        self._restarts = list(job.restarts)
-        self._due_restarts: list[tuple[int, int]] = []
+        self._fault_events: list[FaultEvent] = []
         self._unplanned: list[str] = []
         self._open_files: list[IO[bytes]] = []
+        self._missed: list[Fault] = []
+        self._waiting: list[tuple[When, Fault]] = []
+        self._counts: Counter[tuple[str, int, str]] = Counter()
+        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._planned = 0
+        self._starts_to_come = 0
+        self._places = {place.process: place for place in job.places}
 
     def run(self) -> JobResult:
         self._make_folder()
-        interrupted = False
+        finished = interrupted = False
         try:
-            self._start_service()
-            for process in range(self.job.processes):
-                self._start(process)
-            self._watch()
+            self._set_up()
+            self._plan()
+            finished = self._watch()
         except KeyboardInterrupt:
             interrupted = True
             self.say("interrupted: ending all processes")
         finally:
             history = self._finish("interrupted" if interrupted else "ended by the launcher")
-        for kill in self._kills:
-            self._unplanned.append(f"the planned kill {kill} was never reached")
-        return JobResult(history, tuple(self._unplanned), interrupted)
+        self._unplanned += [f"{fault_in_words(f)} was never reached" for f in self._missed]
+        return JobResult(
+            history=history,
+            unplanned=tuple(self._unplanned),
+            interrupted=interrupted,
+            finished=finished,
+            ends=self._last_ends,
+            log=self._log,
+            reached=self._reached,
+            missed=tuple(self._missed),
+            end_s=self._end_s,
+        )
 
     def _finish(self, cause: str) -> History:
         """Ends what runs and merges; an interrupt that comes now changes nothing any more."""
         history: History | None = None
         while history is None:
             with contextlib.suppress(KeyboardInterrupt), _undisturbed():
+                if not self._last_ends:
+                    self._end_s = (time.monotonic_ns() - self.say.began_ns) / NS_PER_S
+                    self._last_ends = tuple(self._end_of(p) for p in range(self.job.processes))
                 self._end_all(cause)
-                self._stop_service()
+                if self._fork_server is not None:
+                    self._fork_server.stop()
+                for service in self._services:
+                    service.stop()
+                if self._network is not None:
+                    self._network.stop()
                 for file in self._open_files:
                     file.close()
+                self._read_what_was_said()
                 history = self._merge()
         return history
 
@@ -171,91 +187,170 @@ class _Launcher:
             folder.mkdir(parents=True)
         marker.touch()
 
-    # --- the service ---------------------------------------------------------------------------
+    # --- the beginning -------------------------------------------------------------------------
 
-    def _start_service(self) -> None:
-        log = self._open_log("service")
-        self._service = subprocess.Popen(
-            self.job.service_command,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - the launcher has one thread
-        )
-        assert self._service.stdout is not None
-        ready, _, _ = select.select([self._service.stdout], [], [], READY_TIMEOUT_S)
-        line = self._service.stdout.readline().decode(errors="replace") if ready else ""
-        fields = dict(word.partition("=")[::2] for word in line.split()[1:])
-        if not line.startswith("ready ") or "address" not in fields:
-            why = (self._logs / "service.log").read_text(errors="replace").strip().split("\n")[-1]
-            why = why or f"no sign of it after {READY_TIMEOUT_S:g} s"
-            raise LaunchFailed(f"the {self.job.service} service did not come up: {why}")
-        self._address = fields["address"]
-        self.say(f"{self.job.service} service at {self._address}")
+    def _set_up(self) -> None:
+        """Starts all that processes need, at the same time."""
+        job = self.job
+        for number in range(job.services):
+            name = "service" if number == 0 else f"service-{number}"
+            log = self._logs / f"{name}.log"
+            self._services.append(ServiceProcess(job.service, job.service_command, log))
+            self._services[-1].start()
+        if job.program is not None:
+            self._fork_server = ForkServer(self._logs / "fork-server.log")
+        for service in self._services:
+            service.wait_until_ready()
+            self.say(f"{job.service} service at {service.address}")
+        if self._fork_server is not None:
+            self._fork_server.wait_until_ready()
+        if any(isinstance(fault, NETWORK_FAULTS) for fault in job.faults):
+            upstreams = [self._service_of(process).address for process in range(job.processes)]
+            self._network = Network(upstreams, self._open_log("relay").fileno())
+        if job.service_in is not None and job.start_s(job.service_in) != 0:
+            self._services[
+                0
+            ].kill()  # It comes with its process; until then it has only an address.
 
-    def _stop_service(self) -> None:
-        if self._service is None:
-            return
-        self._service.terminate()
-        try:
-            self._service.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._service.kill()
-            self._service.wait()
-        if self._service.stdout is not None:
-            self._service.stdout.close()
+    def _service_of(self, process: int) -> ServiceProcess:
+        place = self._places.get(process)
+        return self._services[0 if place is None else place.service]
+
+    def _plan(self) -> None:
+        self.say.began_ns = time.monotonic_ns()
+        for fault in self.job.faults:
+            self._missed.append(fault)
+            if isinstance(fault.at_s, When):
+                self._waiting.append((fault.at_s, fault))
+            else:
+                self._plan_fault(fault, self.say.began_ns + round(fault.at_s * NS_PER_S))
+        for process in range(self.job.processes):
+            start_s = self.job.start_s(process)
+            if start_s is not None:
+                self._plan_start(process, self.say.began_ns + round(start_s * NS_PER_S))
+
+    def _at(self, due_ns: int, action: Callable[[], None]) -> None:
+        """Plans something; what is due at the same time comes in the order of plans."""
+        self._planned += 1
+        heapq.heappush(self._due, (due_ns, self._planned, action))
+
+    def _plan_start(self, process: int, due_ns: int) -> None:
+        self._starts_to_come += 1
+
+        def start() -> None:
+            self._starts_to_come -= 1
+            if process not in self._running:
+                self._start(process)
+
+        self._at(due_ns, start)
+
+    def _plan_fault(self, fault: Fault, due_ns: int) -> None:
+        if isinstance(fault, Restart) and fault.process != SERVICE:
+            assert isinstance(fault.process, int)
+            self._at(due_ns, lambda: self._note(fault))
+            self._plan_start(fault.process, due_ns)
+        else:
+            self._at(due_ns, lambda: self._carry_out(fault))
 
     # --- processes -----------------------------------------------------------------------------
 
     def _start(self, process: int) -> None:
+        if process == self.job.service_in:
+            self._services[0].start()
         start = self._starts[process]
         self._starts[process] += 1
+        self._ends.pop(process, None)
         name = f"process-{process}-{start}"
         held = self._parts / f"{name}.held"
-        kill = next((kill for kill in self._kills if kill.process == process), None)
+        kill = self._kill_of(process)
+        hold = None
+        if kill is not None:
+            assert isinstance(kill.at_s, When)
+            gone = self._counts["inside", process, kill.at_s.operation]
+            hold = Inside(kill.at_s.operation, kill.at_s.count - gone)
+        log = self._logs / f"{name}.log"
+        starter = self._fork if self.job.program is not None else self._run_script
+        started = starter(process, start, name, held, hold)
+        recording = Recording(process, self._parts / f"{name}.jsonl")
+        self._running[process] = _Running(
+            process, start, started, held, kill, log, recording, time.monotonic_ns()
+        )
+        self.say(f"process {process} started (pid {started.pid})" + (", again" if start else ""))
+
+    def _kill_of(self, process: int) -> Crash | None:
+        """The kill inside an operation of this process that comes next, if there is one."""
+        for when, fault in self._waiting:
+            if isinstance(fault, Crash) and fault.process == process and not when.plus_s:
+                if when.kind == "inside" and when.process == process:
+                    if when.count > self._counts["inside", process, when.operation]:
+                        return fault
+        return None
+
+    def _address_for(self, process: int) -> str:
+        if self._network is not None:
+            return self._network.addresses[process]
+        return self._service_of(process).address
+
+    def _run_script(
+        self, process: int, _start: int, name: str, held: Path, hold: Inside | None
+    ) -> Started:
+        job = self.job
         command = [sys.executable, "-m", "jax_bridge.process_main"]
         command += ["--part", str(self._parts / f"{name}.jsonl"), "--held", str(held)]
-        command += ["--process", str(process), "--processes", str(self.job.processes)]
-        if kill is not None and isinstance(kill.when, Inside):
-            command += ["--hold-operation", kill.when.operation]
-            command += ["--hold-count", str(kill.when.count)]
-        command += [str(self.job.script), *self._filled_in(process)]
-        log = self._open_log(name)
-        popen = subprocess.Popen(
-            command,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env=self._environment(),
-            start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - the launcher has one thread
-        )
-        self._running[process] = _Running(
-            process, start, popen, held, self._logs / f"{name}.log", kill, time.monotonic_ns()
-        )
-        self.say(f"process {process} started (pid {popen.pid})" + (", again" if start else ""))
-
-    def _filled_in(self, process: int) -> list[str]:
+        command += ["--process", str(process), "--processes", str(job.processes)]
+        if hold is not None:
+            command += ["--hold-operation", hold.operation, "--hold-count", str(hold.count)]
         values = {
             "{process}": str(process),
-            "{processes}": str(self.job.processes),
-            "{address}": self._address,
+            "{processes}": str(job.processes),
+            "{address}": self._address_for(process),
         }
-        filled = []
-        for argument in self.job.arguments:
+        arguments = []
+        for argument in job.arguments:
             for placeholder, value in values.items():
                 argument = argument.replace(placeholder, value)
-            filled.append(argument)
-        return filled
-
-    def _environment(self) -> dict[str, str]:
+            arguments.append(argument)
         environment = dict(os.environ)
         # Process 0 of a JAX job starts a service of its own; let that one idle on a spare port.
         environment["JAX_COORDINATOR_BIND_ADDRESS"] = "127.0.0.1:0"
-        environment.setdefault("JAX_PLATFORMS", "cpu")
         environment["PYTHONUNBUFFERED"] = "1"
-        return environment
+        for variable, value in job.environment(process).items():
+            environment.setdefault(variable, value)
+        return ScriptStart(
+            [*command, str(job.script), *arguments], environment, self._open_log(name)
+        )
+
+    def _fork(
+        self, process: int, start: int, name: str, held: Path, hold: Inside | None
+    ) -> Started:
+        job, program = self.job, self.job.program
+        assert program is not None
+        assert self._fork_server is not None
+        place = self._places.get(process)
+        return self._fork_server.start(
+            ProgramStart(
+                program=program.name,
+                arguments=dict(program.arguments),
+                seed=program.seed,
+                process=process,
+                lifetime=start,
+                processes=max(job.processes, program.tasks),
+                task=process if place is None else place.task,
+                tasks=program.tasks,
+                address=self._address_for(process),
+                heartbeat_timeout_s=program.heartbeat_timeout_s,
+                init_timeout_s=program.init_timeout_s,
+                shutdown_timeout_s=program.shutdown_timeout_s,
+                began_ns=self.say.began_ns,
+                part=str(self._parts / f"{name}.jsonl"),
+                said=str(self._parts / f"{name}.said"),
+                log=str(self._logs / f"{name}.log"),
+                disk=str(self._parts / f"process-{process}.disk"),
+                held=str(held),
+                hold_operation="" if hold is None else hold.operation,
+                hold_count=0 if hold is None else hold.count,
+            )
+        )
 
     def _open_log(self, name: str) -> IO[bytes]:
         log = open(self._logs / f"{name}.log", "wb")  # noqa: SIM115 - closed when the job ends
@@ -264,132 +359,274 @@ class _Launcher:
 
     # --- watching ------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
-        deadline_ns = time.monotonic_ns() + round(self.job.timeout_s * NS_PER_S)
-        while self._running or self._due_restarts:
+    def _watch(self) -> bool:
+        """Until everybody has ended (True), or time is up."""
+        deadline_ns = self.say.began_ns + round(self.job.timeout_s * NS_PER_S)
+        while True:
             now_ns = time.monotonic_ns()
+            while self._due and self._due[0][0] <= now_ns:
+                heapq.heappop(self._due)[2]()
+            for running in list(self._running.values()):
+                self._look_after(running)
+            if not self._running and not self._starts_to_come:
+                return True
             if now_ns > deadline_ns:
                 self._unplanned.append(
                     f"still running after {self.job.timeout_s:g} s: process "
                     f"{', '.join(str(p) for p in sorted(self._running))}; see {self._logs}"
                 )
-                return
-            assert self._service is not None
-            if self._service.poll() is not None:
-                self._unplanned.append(
-                    f"the {self.job.service} service died ({_end_of(self._service.returncode)}); "
-                    f"see {self._logs / 'service.log'}"
-                )
-                return
-            for running in list(self._running.values()):
-                self._look_after(running, now_ns)
-            for due_ns, process in list(self._due_restarts):
-                if now_ns >= due_ns:
-                    self._due_restarts.remove((due_ns, process))
-                    self._start(process)
-            time.sleep(POLL_S)
+                return False
+            for service in self._services:
+                code = service.ended_with
+                if code is not None:
+                    self._unplanned.append(
+                        f"the {service.name} service died ({_end_of(code)}); see {service.log}"
+                    )
+                    return False
+            next_ns = self._due[0][0] if self._due else now_ns + NS_PER_S
+            time.sleep(min(POLL_S, max(0.0, (next_ns - time.monotonic_ns()) / NS_PER_S)))
 
-    def _look_after(self, running: _Running, now_ns: int) -> None:
-        if running.popen.poll() is not None:
-            self._reaped(running, running.seen_alive_ns, None)
+    def _look_after(self, running: _Running) -> None:
+        code = running.started.poll()
+        if self._waiting:
+            for kind, process, operation in running.recording.news():
+                self._happened(kind, process, operation)
+        if code is not None:
+            self._reaped(running, code, running.seen_alive_ns, None)
             return
-        running.seen_alive_ns = now_ns
+        running.seen_alive_ns = time.monotonic_ns()
         kill = running.kill
-        if kill is None:
-            return
-        if isinstance(kill.when, Inside):
-            if running.held.exists():
-                self._kill(running, f"inside {kill.when.operation} #{kill.when.count}")
-        elif now_ns - self.say.began_ns >= kill.when * NS_PER_S:
-            self._kill(running, f"at {kill.when:g} s")
+        if kill is not None and running.held.exists():
+            assert isinstance(kill.at_s, When)
+            self._waiting.remove((kill.at_s, kill))
+            running.kill = None
+            self._carry_out(kill)
 
-    def _kill(self, running: _Running, where: str) -> None:
-        kill = running.kill
-        assert kill is not None
-        self._kills.remove(kill)
-        since_ns = time.monotonic_ns()
-        os.killpg(running.popen.pid, signal.SIGKILL)
-        running.popen.wait()
-        self.say(f"process {running.process} killed {where}")
-        self._reaped(running, since_ns, f"SIGKILL {where}")
-        restart = next((r for r in self._restarts if r.process == running.process), None)
-        if restart is not None:
-            self._restarts.remove(restart)
-            due_ns = time.monotonic_ns() + round(restart.after_s * NS_PER_S)
-            self._due_restarts.append((due_ns, running.process))
+    def _happened(self, kind: str, process: int, operation: str) -> None:
+        """Counts something that conditions name; those that hold now let their faults come."""
+        key = (kind, process, operation)
+        self._counts[key] += 1
+        running = self._running.get(process)
+        for entry in list(self._waiting):
+            when, fault = entry
+            if (when.kind, when.process, when.operation, when.count) != (*key, self._counts[key]):
+                continue
+            if running is not None and running.kill is fault:
+                continue  # It will say that it stands there.
+            self._waiting.remove(entry)
+            self._plan_fault(fault, time.monotonic_ns() + round(when.plus_s * NS_PER_S))
 
-    def _reaped(self, running: _Running, since_ns: int, cause: str | None) -> None:
-        del self._running[running.process]
+    def _reaped(self, running: _Running, code: int, since_ns: int, killed: str | None) -> None:
+        """A process has ended: by itself, or killed as the words say."""
+        process = running.process
+        del self._running[process]
         with contextlib.suppress(ProcessLookupError):  # Children that it left behind, if any.
-            os.killpg(running.popen.pid, signal.SIGKILL)
+            os.killpg(running.started.pid, signal.SIGKILL)
         time_ns = time.monotonic_ns()
-        process, lifetime, code = running.process, running.start, running.popen.returncode
-        if cause is None and code == 0:
-            self._events.append(Leave(time_ns=time_ns, process=process, lifetime=lifetime))
+        at_s = (time_ns - self.say.began_ns) / NS_PER_S
+        if killed is None and code == 0:
+            self._events.append(Leave(time_ns=time_ns, process=process, lifetime=running.start))
+            self._ends[process] = End(process, LEFT, at_s=at_s)
             self.say(f"process {process} ended")
-            return
-        if cause is None:
-            cause = _end_of(code)
-            self._unplanned.append(f"process {process} died by itself ({cause}); see {running.log}")
-            self.say(f"process {process} died by itself: {cause}")
-        self._events.append(
-            Crash(
-                time_ns=time_ns, process=process, lifetime=lifetime, since_ns=since_ns, cause=cause
+        else:
+            cause = killed
+            if cause is None:
+                cause = self._cause_of(running, code)
+                self._unplanned.append(
+                    f"process {process} died by itself ({cause}); see {running.log}"
+                )
+                self.say(f"process {process} died by itself: {cause}")
+            self._events.append(
+                CrashEvent(
+                    time_ns=time_ns,
+                    process=process,
+                    lifetime=running.start,
+                    since_ns=since_ns,
+                    cause=cause,
+                )
             )
-        )
+            self._ends[process] = End(process, CRASHED, cause, at_s=at_s)
+        if process == self.job.service_in:
+            self._services[0].kill()
+        if killed is not None or code != 0:
+            self._happened("crash", process, "")
+
+    def _cause_of(self, running: _Running, code: int) -> str:
+        for line in self._said_by(running.process, running.start):
+            if "raised" in line:
+                return f"{RAISED}{line['raised']}"
+        words = fatal_words(running.log) if code == -signal.SIGABRT else ""
+        return f"{_end_of(code)}: {words}" if words else _end_of(code)
+
+    def _end_of(self, process: int) -> End:
+        running = self._running.get(process)
+        if running is None:
+            return self._ends.get(process, End(process, NEVER_STARTED))
+        for _ in running.recording.news():
+            pass
+        return End(process, RUNNING, waits_for=running.recording.open_call() or "its sleep")
 
     def _end_all(self, cause: str) -> None:
+        """Kills who still runs. What is left at the limit of a program has no end in its history."""
         for running in list(self._running.values()):
             since_ns = time.monotonic_ns()
-            os.killpg(running.popen.pid, signal.SIGKILL)
-            running.popen.wait()
-            self._reaped(running, since_ns, cause)
+            os.killpg(running.started.pid, signal.SIGKILL)
+            code = running.started.wait()
+            if self.job.program is None:
+                self._reaped(running, code, since_ns, cause)
+            else:
+                del self._running[running.process]
 
-    # --- the history ---------------------------------------------------------------------------
+    # --- faults --------------------------------------------------------------------------------
+
+    def _note(self, fault: Fault) -> None:
+        """Keeps that a fault has come."""
+        self._missed.remove(fault)
+        now_ns = time.monotonic_ns()
+        lasts_s = getattr(fault, "for_s", None)
+        until_ns = None if lasts_s is None else now_ns + round(lasts_s * NS_PER_S)
+        event = FaultEvent(time_ns=now_ns, name=described(fault), until_ns=until_ns)
+        self._fault_events.append(event)
+
+    def _carry_out(self, fault: Fault) -> None:
+        self._note(fault)
+        if not isinstance(fault, Crash) or fault.process == SERVICE:
+            self.say(described(fault))
+        match fault:
+            case Crash() if fault.process == SERVICE:
+                self._services[0].kill()
+            case Crash():
+                assert isinstance(fault.process, int)
+                running = self._running.get(fault.process)
+                if running is not None:
+                    self._kill(running, _where(fault))
+            case Restart():
+                self._services[0].start()
+            case Pause() if fault.process == SERVICE:
+                self._pause_service(fault.for_s)
+            case Pause():
+                assert isinstance(fault.process, int)
+                self._pause(fault.process, fault.for_s)
+            case _:
+                assert self._network is not None
+                end = self._network.begin(fault)
+                if end is not None:
+                    until_ns = time.monotonic_ns() + round(fault.for_s * NS_PER_S)  # type: ignore[union-attr]
+                    self._at(until_ns, end)
+
+    def _kill(self, running: _Running, where: str) -> None:
+        since_ns = time.monotonic_ns()
+        os.killpg(running.started.pid, signal.SIGKILL)
+        code = running.started.wait()
+        self.say(f"process {running.process} killed {where}")
+        for kind, process, operation in running.recording.news():
+            self._happened(kind, process, operation)
+        self._reaped(running, code, since_ns, f"{KILLED}: SIGKILL {where}")
+
+    def _pause(self, process: int, for_s: float) -> None:
+        running = self._running.get(process)
+        if running is None:
+            return
+        running.pauses += 1
+        os.killpg(running.started.pid, signal.SIGSTOP)
+
+        def go_on() -> None:
+            running.pauses -= 1
+            if not running.pauses and self._running.get(process) is running:
+                os.killpg(running.started.pid, signal.SIGCONT)
+                self.say(f"process {process} goes on")
+
+        self._at(time.monotonic_ns() + round(for_s * NS_PER_S), go_on)
+
+    def _pause_service(self, for_s: float) -> None:
+        self._pauses_of_service += 1
+        self._services[0].pause()
+
+        def go_on() -> None:
+            self._pauses_of_service -= 1
+            if not self._pauses_of_service:
+                self._services[0].go_on()
+                self.say("the service goes on")
+
+        self._at(time.monotonic_ns() + round(for_s * NS_PER_S), go_on)
+
+    # --- what was recorded ---------------------------------------------------------------------
+
+    def _said_by(self, process: int, start: int) -> list[dict[str, str]]:
+        path = self._parts / f"process-{process}-{start}.said"
+        if not path.exists():
+            return []
+        whole = path.read_text(errors="replace").rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def _read_what_was_said(self) -> None:
+        log: list[LogLine] = []
+        reached: Counter[str] = Counter()
+        for process, starts in enumerate(self._starts):
+            for start in range(starts):
+                for line in self._said_by(process, start):
+                    if "log" in line:
+                        time_s = (int(line["time_ns"]) - self.say.began_ns) / NS_PER_S
+                        log.append(LogLine(time_s, process, start, line["log"]))
+                    elif "reached" in line:
+                        reached[line["reached"]] += 1
+        self._log = tuple(sorted(log, key=lambda line: line.time_s))
+        self._reached = dict(sorted(reached.items()))
 
     def _merge(self) -> History:
-        """Merges the parts of all starts and what the launcher saw, and saves the history.
-
-        A start of a process may connect more than once, each time as another incarnation: its part
-        numbers these from 0, and the history numbers the lifetimes of a process throughout.
-        """
-        participants = tuple(range(self.job.processes))
+        """Merges the parts of all starts and what was seen from outside, and saves the history."""
+        job = self.job
         details: dict[str, object] = {
-            "service": self.job.service,
-            "script": self.job.script.name,
-            "arguments": list(self.job.arguments),
+            "service": job.service,
             "python": platform.python_version(),
             "jaxlib": _version("jaxlib"),
         }
-        header = Header(source="processes", participants=participants, details=details)
-        parts = []
-        last_lifetime: dict[tuple[int, int], int] = {}
-        for process in participants:
-            lifetimes = 0
-            for start in range(self._starts[process]):
-                part = self._part(process, start, header)
-                events = [replace(e, lifetime=lifetimes + e.lifetime) for e in part.events]
-                parts.append(History(header, events, part.notes))
-                lifetimes += 1 + max((event.lifetime for event in part.events), default=0)
-                last_lifetime[process, start] = lifetimes - 1
-        seen = [replace(e, lifetime=last_lifetime[e.process, e.lifetime]) for e in self._events]
-        history = merge([*parts, History(header, seen)], header)
+        if job.script is not None:
+            details |= {"script": job.script.name, "arguments": list(job.arguments)}
+        if job.program is not None:
+            details |= {"program": job.program.name, "arguments": dict(job.program.arguments)}
+            details["faults"] = [str(fault) for fault in job.faults]
+        tasks = 0 if job.program is None else job.program.tasks
+        participants = tuple(range(max(job.processes, tasks)))
+        history = merged(
+            Header(source="processes", participants=participants, details=details),
+            {
+                process: [
+                    self._parts / f"process-{process}-{start}.jsonl" for start in range(count)
+                ]
+                for process, count in enumerate(self._starts)
+            },
+            self._events,
+            tuple(self._fault_events),
+            began_ns=self.say.began_ns,
+        )
         if any(self._starts):
-            history.save(self.job.out)
+            history.save(job.out)
         shutil.rmtree(self._parts)
         return history
-
-    def _part(self, process: int, start: int, header: Header) -> History:
-        path = self._parts / f"process-{process}-{start}.jsonl"
-        # A process that was killed before it wrote its header has nothing to tell.
-        if not path.exists() or not path.read_bytes().count(b"\n"):
-            return History(header, [])
-        return read(path)
 
 
 def run_folder(out: Path) -> Path:
     """The folder of a run beside its history."""
     return out.with_name(out.name.removesuffix(".jsonl") + ".run")
+
+
+def fault_in_words(fault: Fault) -> str:
+    """A fault and when it was to come, for messages."""
+    return f"the planned {described(fault)} ({_where(fault)})"
+
+
+def _where(fault: Fault) -> str:
+    if not isinstance(fault.at_s, When):
+        return f"at {fault.at_s:g} s"
+    when = fault.at_s
+    if (
+        when.kind == "inside"
+        and not when.plus_s
+        and when.process == getattr(fault, "process", None)
+    ):
+        return f"inside {when.operation} #{when.count}"
+    return str(when)
 
 
 def _end_of(code: int) -> str:
@@ -400,11 +637,6 @@ def _end_of(code: int) -> str:
         return f"signal {signal.Signals(-code).name}"
     except ValueError:
         return f"signal {-code}"
-
-
-def _die_with_parent() -> None:
-    """Asks Linux to kill this process when the launcher dies, by SIGKILL even."""
-    end_with_parent(signal.SIGKILL)
 
 
 @contextlib.contextmanager
@@ -423,22 +655,3 @@ def _version(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
-
-
-def model_service_command(
-    processes: int, *, heartbeat_timeout_s: float, recoverable: bool, semantics: str
-) -> tuple[str, ...]:
-    """The command that serves a job with our model."""
-    command = [sys.executable, "-m", "coord_sim.cli.main", "serve"]
-    command += ["--processes", str(processes), "--heartbeat-timeout", str(heartbeat_timeout_s)]
-    command += ["--semantics", semantics]
-    return (*command, "--recoverable") if recoverable else tuple(command)
-
-
-def real_service_command(
-    processes: int, *, heartbeat_timeout_s: int, recoverable: bool
-) -> tuple[str, ...]:
-    """The command that serves a job with jaxlib's C++ service, which takes whole seconds."""
-    command = [sys.executable, "-m", "jax_bridge.real_service", "--processes", str(processes)]
-    command += ["--heartbeat-timeout", str(heartbeat_timeout_s)]
-    return (*command, "--recoverable") if recoverable else tuple(command)

@@ -3,36 +3,59 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import socket
+import sys
+from collections.abc import Iterator
 
 from jax_bridge import compat
 
 
-def main() -> None:
-    """Serves on a free port of the loopback and prints `ready address=HOST:PORT`."""
+def main() -> int:
+    """Serves on the loopback and prints `ready address=HOST:PORT`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--processes", type=int, required=True)
+    parser.add_argument("--port", type=int, default=0, help="0: a free one")
     parser.add_argument("--heartbeat-timeout", type=int, required=True)
+    parser.add_argument("--register-timeout", type=int)
+    parser.add_argument("--shutdown-timeout", type=int)
     parser.add_argument("--recoverable", action="store_true")
     options = parser.parse_args()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    # The C++ service does not tell which port it got. A port is reserved for it while it cannot be
-    # shared, so that nobody else has it, and shared with gRPC afterwards; this socket never listens.
+    try:
+        with _reserved(options.port) as port:
+            address = f"127.0.0.1:{port}"
+            service = compat.new_service(
+                address,
+                options.processes,
+                recoverable=options.recoverable,
+                heartbeat_timeout_s=options.heartbeat_timeout,
+                register_timeout_s=options.register_timeout,
+                shutdown_timeout_s=options.shutdown_timeout,
+            )
+            print(f"ready address={address}", flush=True)
+            signal.sigwait({signal.SIGTERM, signal.SIGINT})
+            service.shutdown()
+    except OSError as error:
+        print(f"port {options.port}: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
+
+
+@contextlib.contextmanager
+def _reserved(port: int) -> Iterator[int]:
+    """A port that nobody else can have; the C++ service does not tell which it got.
+
+    It is reserved while it cannot be shared, and shared with gRPC afterwards; this socket never listens.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as reserved:
-        reserved.bind(("127.0.0.1", 0))
+        if port:  # Connections of the service that was here before may not be quite over.
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", port))
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        address = f"127.0.0.1:{reserved.getsockname()[1]}"
-        service = compat.new_service(
-            address,
-            options.processes,
-            recoverable=options.recoverable,
-            heartbeat_timeout_s=options.heartbeat_timeout,
-        )
-        print(f"ready address={address}", flush=True)
-        signal.sigwait({signal.SIGTERM, signal.SIGINT})
-        service.shutdown()
+        yield int(reserved.getsockname()[1])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

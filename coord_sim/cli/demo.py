@@ -16,20 +16,16 @@ from coord_sim.cli.errors import CommandError
 from coord_sim.cli.extras import require
 from coord_sim.cli.interrupts import end_like_ctrl_c_on_sigterm
 from coord_sim.cli.terminal import ascii_only, use_colour, width
-from coord_sim.faults import Crash as SimulatedCrash
-from coord_sim.faults import Restart as SimulatedRestart
+from coord_sim.faults import Crash as CrashFault
+from coord_sim.faults import Restart as RestartFault
 from coord_sim.schedule import Schedule
 from coord_sim.sim import draw_faults, simulate, training_loop
 from jax_bridge import workloads
 from jax_bridge.conditions import parse_kill, parse_restart
 from jax_bridge.errors import LaunchFailed
-from jax_bridge.launcher import (
-    Job,
-    model_service_command,
-    real_service_command,
-    run_folder,
-    run_job,
-)
+from jax_bridge.job import Job
+from jax_bridge.launcher import run_folder, run_job
+from jax_bridge.services import model_service_command, real_service_command
 
 PROCESSES = 3
 HEARTBEAT_TIMEOUT_S = 3
@@ -143,8 +139,7 @@ def _real_job(service: str, script: str, kill: str, restart: str) -> Callable[..
             service_command=command,
             service=service,
             out=path,
-            kills=(parse_kill(kill),),
-            restarts=(parse_restart(restart),),
+            faults=(parse_kill(kill), parse_restart(restart)),
             timeout_s=60.0,
         )
         result = run_job(job, say)
@@ -195,7 +190,7 @@ def _simulated(semantics: str) -> Callable[..., History]:
     schedule = Schedule(
         processes=PROCESSES,
         seed=7,
-        faults=(SimulatedCrash(1, 2.0), SimulatedRestart(1, 2.5)),
+        faults=(CrashFault(1, 2.0), RestartFault(1, 2.5)),
         semantics=semantics,
     )
 

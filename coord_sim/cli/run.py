@@ -1,23 +1,35 @@
-"""`coordlab run`: real JAX processes, killed and restarted, recorded and checked."""
+"""`coordlab run`: real JAX processes, broken as planned, recorded and checked."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from checker import LiveProcesses, check
 from coord_sim.cli.errors import CommandError
-from coord_sim.cli.exit_codes import BAD_INPUT, INTERRUPTED, code_of
+from coord_sim.cli.exit_codes import BAD_INPUT, INTERRUPTED, INVALID, VALID, code_of
 from coord_sim.cli.extras import require
 from coord_sim.cli.interrupts import end_like_ctrl_c_on_sigterm
 from coord_sim.cli.numbers import positive_int, positive_seconds
+from coord_sim.cli.scenarios import named_scenario, report_outcome, verdict_word
+from coord_sim.cli.terminal import plain
 from coord_sim.cli.verdict_text import verdict_lines
-from jax_bridge.client_recorder import OPERATIONS
-from jax_bridge.conditions import BLOCK, Inside, parse_kill, parse_restart
+from coord_sim.errors import ScheduleError
+from coord_sim.faults import Fault, Restart, Skew, Slow
+from coord_sim.moments import OPERATIONS, When
+from coord_sim.scenarios.one_line import parse_fault
+from coord_sim.schedule import Schedule, members_of
+from jax_bridge.conditions import in_turn, parse_kill, parse_restart
 from jax_bridge.errors import LaunchFailed
-from jax_bridge.launcher import Job, model_service_command, real_service_command, run_job
+from jax_bridge.job import Job
+from jax_bridge.launcher import run_job
+from jax_bridge.platforms import PLATFORMS, environment_for
+from jax_bridge.scenario_runs import Setting, run_scenario_for_real
+from jax_bridge.services import model_service_command, real_service_command
 
 T = TypeVar("T")
 
@@ -29,11 +41,18 @@ examples:
       on our service; process 1 dies inside its 4th live_devices block and is back 5 s later
   coordlab run --processes 2 --service real --kill 1@8 --out run.jsonl -- train.py {address} {process}
       on jaxlib's C++ service; process 1 dies 8 s after the start
+  coordlab run --processes 4 --fault 'partition side=[2] other=["service"] at=5 for_s=4' --start 3@10 \\
+      --out run.jsonl -- train.py {address} {process}
+      process 2 is cut off for 4 s, process 3 starts late (--start 3@never: not at all)
+  coordlab run --scenario single-reset --service real
+      a scenario (see `coordlab scenarios`) on real processes: which of its expectations hold?
 
 {process}, {processes} and {address} are filled in. The script stays as it is: jaxlib's client is
 wrapped from outside. OPERATION is live_processes, key_value_get, ..., or block. Output of the
-processes goes to a folder beside OUT: run.run/logs for run.jsonl. Several kills of one process are for
-its starts, in the order given. Exit code: that of the check, or 2 if something was not as planned.
+processes goes to a folder beside OUT: run.run/logs for run.jsonl. Operations are counted over all
+starts of a process; the second --restart of a process is for its second death. Faults of the network go
+through a relay before each process. Exit code: that of the check (of a scenario: 1 if an expectation
+does not hold), or 2 if something was not as planned.
 """
 
 
@@ -41,14 +60,14 @@ def add_parser(subparsers: Any) -> None:
     """Adds the subcommand."""
     parser = subparsers.add_parser(
         "run",
-        help="run real JAX processes, kill some, record and check",
+        help="run real JAX processes, break some, record and check",
         description="Runs a script as a job of real processes, on our service or on the C++ one.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--processes", type=positive_int, required=True, metavar="N")
+    parser.add_argument("--processes", type=positive_int, metavar="N")
     parser.add_argument("--service", choices=("model", "real"), default="model")
-    parser.add_argument("--semantics", choices=("shipped", "published"), default="shipped")
+    parser.add_argument("--semantics", choices=("shipped", "published"))
     parser.add_argument(
         "--recoverable",
         action=argparse.BooleanOptionalAction,
@@ -57,14 +76,15 @@ def add_parser(subparsers: Any) -> None:
         "all share its fate",
     )
     parser.add_argument("--heartbeat-timeout", type=positive_seconds, default=3.0, metavar="S")
-    parser.add_argument(
+    faults = parser.add_argument_group("faults")
+    faults.add_argument(
         "--kill",
         action="append",
         default=[],
         type=_argument(parse_kill),
         metavar="P@SECONDS|P@in:OPERATION#K",
     )
-    parser.add_argument(
+    faults.add_argument(
         "--restart",
         action="append",
         default=[],
@@ -72,9 +92,40 @@ def add_parser(subparsers: Any) -> None:
         metavar="P@+SECONDS",
         help="after the kill",
     )
-    parser.add_argument("--timeout", type=positive_seconds, default=120.0, metavar="S")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE")
-    parser.add_argument("script", type=Path, metavar="SCRIPT")
+    faults.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="'KIND KEY=VALUE ...'",
+        help="any fault, as in a scenario file: 'pause process=1 at=2.5 for_s=4'",
+    )
+    faults.add_argument(
+        "--start",
+        action="append",
+        default=[],
+        type=_argument(_parse_start),
+        metavar="P@SECONDS|P@never",
+        help="when a process starts, if not at once",
+    )
+    scenario = parser.add_argument_group("scenarios")
+    scenario.add_argument(
+        "--scenario", metavar="NAME|FILE", help="run a scenario, in place of a script"
+    )
+    scenario.add_argument("--seed", type=int, metavar="S", help="instead of the scenario's")
+    parser.add_argument(
+        "--platform",
+        choices=PLATFORMS,
+        default="cpu",
+        help="gpu: set what JAX's guide asks for, and share the GPUs out (docs/gpu.md)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=positive_seconds,
+        metavar="S",
+        help="who still runs then is killed (default: 120, or the scenario's)",
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE")
+    parser.add_argument("script", type=Path, nargs="?", metavar="SCRIPT")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT")
     parser.set_defaults(run=run)
 
@@ -83,71 +134,174 @@ def run(options: argparse.Namespace) -> int:
     """Runs the job and checks what it recorded."""
     require("jax", "jax", "run")
     if options.service == "model":
-        require("grpc", "server", "run --service model")
-    elif options.semantics != "shipped":
+        require("google.protobuf", "server", "run --service model")
+        require("hpack", "server", "run --service model")
+    elif options.semantics not in (None, "shipped"):
         raise CommandError("--semantics is a setting of our service; the real one is as shipped")
-    elif not options.heartbeat_timeout.is_integer():
+    end_like_ctrl_c_on_sigterm()
+    try:
+        if options.scenario is not None:
+            return _run_scenario(options)
+        return _run_script(options)
+    except LaunchFailed as error:
+        raise CommandError(str(error)) from None
+
+
+# --- a scenario ------------------------------------------------------------------------------------
+
+
+def _run_scenario(options: argparse.Namespace) -> int:
+    for name in ("processes", "script"):
+        if getattr(options, name) is not None:
+            raise CommandError(f"--scenario brings its own job; leave out {name}")
+    for name in ("kill", "restart", "fault", "start"):
+        if getattr(options, name):
+            raise CommandError(f"--scenario brings its own faults; leave out --{name}")
+    scenario = named_scenario(options.scenario)
+    if scenario is None:
+        return BAD_INPUT
+    with tempfile.TemporaryDirectory(prefix="coordlab-") as folder:
+        out = options.out or Path(folder) / f"{scenario.name}.jsonl"
+        setting = Setting(
+            service=options.service,
+            out=out,
+            limit_s=options.timeout,
+            say=lambda line: print(plain(line), flush=True),
+        )
+        try:
+            outcome = run_scenario_for_real(
+                scenario, verdict_word, setting, seed=options.seed, semantics=options.semantics
+            )
+        except ScheduleError as error:
+            raise CommandError(f"{options.scenario}: {error}") from None
+        if options.out is not None:
+            print(f"history: {plain(str(out))} ({len(outcome.run.history.events)} events)")
+    report_outcome(scenario, outcome, f"on the {options.service} service")
+    if outcome.holds:
+        return VALID
+    words = ["coordlab", "run", "--scenario", options.scenario, "--service", options.service]
+    print(f"again: {shlex.join(words)}")
+    return INVALID
+
+
+# --- a script --------------------------------------------------------------------------------------
+
+
+def _run_script(options: argparse.Namespace) -> int:
+    for name in ("processes", "script", "out"):
+        if getattr(options, name) is None:
+            what = name.upper() if name == "script" else f"--{name}"
+            raise CommandError(f"{what} is needed (or --scenario); see coordlab run --help")
+    if options.service == "real" and not options.heartbeat_timeout.is_integer():
         raise CommandError("--heartbeat-timeout: the real service takes whole seconds only")
-    _check_processes(options)
+    if options.seed is not None:
+        raise CommandError("--seed goes with --scenario")
+    timeout_s = 120.0 if options.timeout is None else options.timeout
+    semantics = options.semantics or "shipped"
     job = Job(
         script=options.script,
         arguments=tuple(options.arguments),
         processes=options.processes,
-        service_command=_service_command(options),
-        service=f"model, {options.semantics}" if options.service == "model" else "real",
+        service_command=_service_command(options, semantics),
+        service=f"model, {semantics}" if options.service == "model" else "real",
         out=options.out,
-        kills=tuple(options.kill),
-        restarts=tuple(options.restart),
-        timeout_s=options.timeout,
+        faults=_faults(options, timeout_s),
+        starts_s=_starts_s(options),
+        environment=lambda process: environment_for(
+            options.platform, process=process, processes=options.processes
+        ),
+        timeout_s=timeout_s,
     )
-    end_like_ctrl_c_on_sigterm()
-    try:
-        result = run_job(job, lambda line: print(line, flush=True))
-    except LaunchFailed as error:
-        raise CommandError(str(error)) from None
+    result = run_job(job, lambda line: print(line, flush=True))
     print(f"history: {job.out} ({len(result.history.events)} events)")
     verdict = check(result.history, LiveProcesses())
     for line in verdict_lines(str(job.out), result.history, verdict):
         print(line)
     for sentence in result.unplanned:
-        print(f"not planned: {sentence}")
+        print(plain(f"not planned: {sentence}"))
     if result.interrupted:
         return INTERRUPTED
     return BAD_INPUT if result.unplanned else code_of(verdict)
 
 
-def _service_command(options: argparse.Namespace) -> tuple[str, ...]:
+def _service_command(options: argparse.Namespace, semantics: str) -> tuple[str, ...]:
     timeout_s, recoverable = options.heartbeat_timeout, options.recoverable
     if options.service == "model":
         return model_service_command(
             options.processes,
             heartbeat_timeout_s=timeout_s,
             recoverable=recoverable,
-            semantics=options.semantics,
+            semantics=semantics,
         )
     return real_service_command(
         options.processes, heartbeat_timeout_s=int(timeout_s), recoverable=recoverable
     )
 
 
-def _check_processes(options: argparse.Namespace) -> None:
+def _faults(options: argparse.Namespace, timeout_s: float) -> tuple[Fault, ...]:
     killed = [kill.process for kill in options.kill]
-    for process in [*killed, *(restart.process for restart in options.restart)]:
+    for restart in options.restart:
+        if restart.process not in killed:
+            assert isinstance(restart.at_s, When)
+            raise CommandError(
+                f"--restart {restart.process}@+{restart.at_s.plus_s:g} needs a --kill of that process"
+            )
+    others = []
+    for text in options.fault:
+        try:
+            others.append(parse_fault(text, options.processes))
+        except ValueError as error:
+            raise CommandError(f"--fault: {error}") from None
+        if isinstance(others[-1], Slow | Skew) or getattr(others[-1], "raw", False):
+            raise CommandError(f"--fault {text}: cannot be done to real processes")
+    faults = (*options.kill, *in_turn(options.restart), *others)
+    for fault in faults:
+        for member in members_of(fault):
+            if isinstance(member, int) and member >= options.processes:
+                raise CommandError(
+                    f"there is no process {member}: processes are 0 to {options.processes - 1}"
+                )
+        if isinstance(fault.at_s, When) and fault.at_s.operation not in (*OPERATIONS, ""):
+            raise CommandError(
+                f"--kill {fault.at_s.process}@in:{fault.at_s.operation}#{fault.at_s.count}: no operation "
+                f"is called {fault.at_s.operation!r}; one of {', '.join(sorted(OPERATIONS))}"
+            )
+    try:
+        Schedule(
+            processes=options.processes,
+            faults=tuple(fault for fault in faults if not isinstance(fault, Restart)),
+            limit_s=timeout_s,
+        )
+    except ScheduleError as error:
+        raise CommandError(str(error)) from None
+    return faults
+
+
+def _starts_s(options: argparse.Namespace) -> tuple[float | None, ...]:
+    starts_s: list[float | None] = [0.0] * options.processes
+    for process, start_s in options.start:
         if process >= options.processes:
             raise CommandError(
                 f"there is no process {process}: processes are 0 to {options.processes - 1}"
             )
-    for kill in options.kill:
-        if isinstance(kill.when, Inside) and kill.when.operation not in (*OPERATIONS, BLOCK):
-            raise CommandError(
-                f"--kill {kill}: no operation is called {kill.when.operation!r}; one of "
-                f"{', '.join([*sorted(OPERATIONS), BLOCK])}"
-            )
-    for restart in options.restart:
-        if restart.process not in killed:
-            raise CommandError(
-                f"--restart {restart.process}@+{restart.after_s:g} needs a --kill of that process"
-            )
+        starts_s[process] = start_s
+    return tuple(starts_s)
+
+
+def _parse_start(text: str) -> tuple[int, float | None]:
+    process, at, when = text.partition("@")
+    form = f"{text!r} is not of the form P@SECONDS or P@never"
+    if not at or not process.isdecimal():
+        raise ValueError(form)
+    if when == "never":
+        return int(process), None
+    try:
+        start_s = float(when)
+    except ValueError:
+        raise ValueError(form) from None
+    if not 0 <= start_s < float("inf"):
+        raise ValueError(form)
+    return int(process), start_s
 
 
 def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:

@@ -123,15 +123,13 @@ def simulate_scenario(
       CommandError: its program does something that the simulator cannot follow.
       OSError: the file cannot be read.
     """
-    try:
-        scenario = scenario_named(name)
-    except ScenarioError as error:
-        _complain(error)
+    scenario = named_scenario(name)
+    if scenario is None:
         return BAD_INPUT
     tried = [scenario.schedule.seed] if seeds is None else list(seeds)
     try:
         for seed in tried:
-            outcome = run_scenario(scenario, _verdict, seed=seed, semantics=semantics)
+            outcome = run_scenario(scenario, verdict_word, seed=seed, semantics=semantics)
             if not outcome.holds:
                 break
     except ProgramError as error:
@@ -139,7 +137,12 @@ def simulate_scenario(
     if out is not None:
         outcome.run.history.save(out)
         print(f"history: {plain(out)} ({len(outcome.run.history.events)} events)")
-    _report(scenario, outcome, len(tried))
+    seed_told = f"seed {outcome.run.schedule.seed}"
+    report_outcome(
+        scenario,
+        outcome,
+        f"with {f'each of {len(tried)} seeds' if outcome.holds and len(tried) > 1 else seed_told}",
+    )
     if outcome.holds:
         return VALID
     words = ["coordlab", "simulate", "--scenario", name, "--seed", str(seed)]
@@ -148,24 +151,43 @@ def simulate_scenario(
     return INVALID
 
 
-def _verdict(history: History, definition: str, failures: str) -> str:
+def named_scenario(name: str) -> Scenario | None:
+    """A shipped scenario, or that of a file; None, and complaints, if there is none.
+
+    Raises:
+      OSError: the file cannot be read.
+    """
+    try:
+        return scenario_named(name)
+    except ScenarioError as error:
+        _complain(error)
+        return None
+
+
+def verdict_word(history: History, definition: str, failures: str) -> str:
+    """The judge of scenarios: `coord_sim.scenarios.Judge`."""
     if definition == "service":
         return service_verdict(history, LiveProcesses(failures=failures)).word  # type: ignore[arg-type]
     spec = LiveProcesses(definition=definition, failures=failures)  # type: ignore[arg-type]
     return check(history, spec).word
 
 
-def _report(scenario: Scenario, outcome: Outcome, seeds: int) -> None:
+def report_outcome(scenario: Scenario, outcome: Outcome, how: str) -> None:
+    """Says, expectation by expectation, what holds.
+
+    Args:
+      scenario: What was run.
+      outcome: What came of it.
+      how: With which seed, or on which service.
+    """
     print(plain(f"{scenario.name}: {scenario.title}"))
     for finding in outcome.findings:
         print(plain(f"  {'holds' if finding.holds else 'FAILS'}  {finding.expected}"))
         if not finding.holds:
             for line in finding.found.splitlines():
                 print(plain(f"         {line}"))
-    schedule = outcome.run.schedule
     held = sum(finding.holds for finding in outcome.findings)
-    which = f"seed {schedule.seed}" if seeds == 1 or not outcome.holds else f"each of {seeds} seeds"
     print(
-        f"{held} of {len(outcome.findings)} expectations hold with {which} "
-        f"({schedule.semantics} semantics)"
+        f"{held} of {len(outcome.findings)} expectations hold {how} "
+        f"({outcome.run.schedule.semantics} semantics)"
     )

@@ -48,6 +48,7 @@ class CoordinationClient:
     """
 
     __slots__ = (
+        "_answer_by_ns",
         "_at_barrier",
         "_attempt",
         "_barriers",
@@ -97,6 +98,7 @@ class CoordinationClient:
         self._outage_ns = outage_ns
         self._outage_since_ns: int | None = None
         self._give_up_ns = 0
+        self._answer_by_ns = 0
         self._attempt = 0
         self._retry_ns: int | None = None
         self._registering: CallId | None = None
@@ -115,7 +117,7 @@ class CoordinationClient:
     def connect(self, now_ns: int) -> list[ClientEffect]:
         """Begins to register."""
         self._give_up_ns = now_ns + self._init_timeout_ns
-        return [self._register()]
+        return [self._register(now_ns)]
 
     def receive(self, call: CallId, answer: Answer, now_ns: int) -> list[ClientEffect]:
         """Takes the answer to one of the client's own requests; ignores answers to others."""
@@ -129,13 +131,13 @@ class CoordinationClient:
 
     def advance(self, now_ns: int) -> list[ClientEffect]:
         """Lets time pass."""
-        if self._registering is not None and now_ns >= self._give_up_ns:
-            self._registering = None
+        if self._registering is not None and now_ns >= self._answer_by_ns:
             late = f"RegisterTask of task {self.task} was not answered in time"
-            return [Fatal(Status(code=Code.DEADLINE_EXCEEDED, message=late, service_error=None))]
+            status = Status(code=Code.DEADLINE_EXCEEDED, message=late, service_error=None)
+            return self._registered(status, now_ns)
         if self._retry_ns is not None and now_ns >= self._retry_ns:
             self._retry_ns = None
-            return [self._register()]
+            return [self._register(now_ns)]
         if self._doom is not None and now_ns >= self._doom[0]:
             reason, is_leaving = self._doom[1], self._is_leaving
             self._doom = None
@@ -164,8 +166,8 @@ class CoordinationClient:
         if self._is_connected and self._doom is None and self._poll_ns is None:
             return earliest_ns  # Nearly always.
         doom_ns = None if self._doom is None else self._doom[0]
-        give_up_ns = None if self._registering is None else self._give_up_ns
-        times = (earliest_ns, self._retry_ns, self._poll_ns, doom_ns, give_up_ns)
+        late_ns = None if self._registering is None else self._answer_by_ns
+        times = (earliest_ns, self._retry_ns, self._poll_ns, doom_ns, late_ns)
         return min((time for time in times if time is not None), default=None)
 
     def begin_to_leave(self) -> None:
@@ -204,8 +206,9 @@ class CoordinationClient:
 
     # --- registration --------------------------------------------------------------------------
 
-    def _register(self) -> Send:
+    def _register(self, now_ns: int) -> Send:
         self._registering = self._new_call()
+        self._answer_by_ns = now_ns + self._init_timeout_ns
         return Send(self._registering, RegisterTask(task=self.task, incarnation=self.incarnation))
 
     def _registered(self, answer: Answer, now_ns: int) -> list[ClientEffect]:
@@ -219,10 +222,10 @@ class CoordinationClient:
         assert isinstance(answer, Status)
         retried = answer.service_error is None or answer.code in _RETRIED_REGISTRATIONS
         self._attempt += 1
-        pause_ns = _PAUSE_NS << min(self._attempt, _PAUSE_EXPONENT_MAX)
-        if not retried or now_ns + pause_ns > self._give_up_ns:
+        # Whether its time is over is asked before the pause: the last attempt may come after that.
+        if not retried or now_ns >= self._give_up_ns:
             return [Fatal(answer)]
-        self._retry_ns = now_ns + pause_ns
+        self._retry_ns = now_ns + (_PAUSE_NS << min(self._attempt, _PAUSE_EXPONENT_MAX))
         return []
 
     # --- error polls ---------------------------------------------------------------------------

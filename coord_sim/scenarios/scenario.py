@@ -8,7 +8,7 @@ from typing import Final
 
 from coord_sim.core.semantics import SEMANTICS
 from coord_sim.core.status import Code
-from coord_sim.faults import Crash, Degrade, Partition, Pause, Reset, Restart
+from coord_sim.faults import Crash, Degrade, Partition, Pause, Refuse, Reset, Restart
 from coord_sim.scenarios.arguments import argument_problems
 from coord_sim.scenarios.expectations import (
     JUDGEMENTS,
@@ -33,7 +33,7 @@ PROCESSES: Final = "processes"
 PLACES: Final = (SIMULATOR, PROCESSES)
 """Where a scenario can run: in virtual time, and on real processes."""
 
-REAL_FAULTS: Final = (Crash, Restart, Pause, Degrade, Partition, Reset)
+REAL_FAULTS: Final = (Crash, Restart, Pause, Degrade, Partition, Reset, Refuse)
 """What signals and a proxy between a process and the service can do."""
 
 _LEAVE_OUT: Final = f"leave {PROCESSES!r} out of runs_on"
@@ -111,6 +111,11 @@ class Scenario:
                 yield ("runs_on",), f"unknown place {place!r}{nearest(place, PLACES)}"
         if PROCESSES in self.runs_on:
             yield from self._unreal()
+        if SIMULATOR in self.runs_on:
+            for number, fault in enumerate(self.schedule.faults):
+                if getattr(fault, "bytes_per_s", 0):
+                    text = f"messages of the simulator have no size; leave {SIMULATOR!r} out of runs_on"
+                    yield ("faults", number, "bytes_per_s"), text
         yield from _expectation_problems(("expect",), self.expect, self.schedule.processes)
         if self.expect.are_none:
             yield ("expect",), "expects nothing"

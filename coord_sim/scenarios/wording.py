@@ -6,7 +6,18 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
-from coord_sim.faults import Crash, Degrade, Fault, Partition, Pause, Reset, Restart, Skew, Slow
+from coord_sim.faults import (
+    Crash,
+    Degrade,
+    Fault,
+    Partition,
+    Pause,
+    Refuse,
+    Reset,
+    Restart,
+    Skew,
+    Slow,
+)
 from coord_sim.moments import BLOCK, SERVICE, Member, Moment, When
 from coord_sim.scenarios.expectations import Answers, Blocks, Ends, Expectations, Logs
 from coord_sim.scenarios.scenario import Scenario
@@ -143,6 +154,8 @@ def fault_in_words(fault: Fault) -> str:
             return f"nothing {way} {_members(fault.side)} {to} {rest} for {fault.for_s:g} s"
         case Reset():
             return f"the connection between process {fault.process} and the service breaks"
+        case Refuse():
+            return f"connections of process {fault.process} are refused for {fault.for_s:g} s"
         case _:
             return str(fault)
 

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING
 
 from checker.history import Fault as FaultEvent
 from coord_sim.core.identifiers import seconds
-from coord_sim.faults import Crash, Degrade, Fault, Partition, Pause, Reset, Restart, Skew, Slow
+from coord_sim.errors import ScheduleError
+from coord_sim.faults import (
+    Crash,
+    Degrade,
+    Fault,
+    Partition,
+    Pause,
+    Refuse,
+    Reset,
+    Restart,
+    Skew,
+    Slow,
+)
 from coord_sim.moments import SERVICE, When
 
 if TYPE_CHECKING:
@@ -31,6 +43,10 @@ class Injector:
 
     def add(self, fault: Fault) -> None:
         """Plans a fault: for its time (now, if that is over), or its condition."""
+        if isinstance(fault, Degrade) and fault.bytes_per_s:
+            raise ScheduleError(
+                f"{fault}: bytes_per_s is for real processes; messages have no size"
+            )
         self._missed.append(fault)
         if isinstance(fault.at_s, When):
             self._waiting.append((fault.at_s, fault))
@@ -89,6 +105,8 @@ class Injector:
                 simulation.network.partition(fault)
             case Reset():
                 simulation.reset(fault.process)
+            case Refuse():
+                simulation.network.refuse(fault)
 
 
 def described(fault: Fault) -> str:
@@ -114,7 +132,7 @@ def described(fault: Fault) -> str:
         case Degrade():
             wrong = [
                 f"{name} {getattr(fault, name):g}"
-                for name in ("delay_s", "jitter_s", "loss", "duplicate", "reorder")
+                for name in ("delay_s", "jitter_s", "loss", "duplicate", "reorder", "bytes_per_s")
                 if getattr(fault, name)
             ]
             raw = " (raw)" if fault.raw else ""
@@ -127,3 +145,5 @@ def described(fault: Fault) -> str:
             return f"partition: {sides[0]} {'to' if fault.one_way else 'from'} {sides[1]}"
         case Reset():
             return f"reset of the connection of {who(fault.process)}"
+        case Refuse():
+            return f"refusal of connections of {who(fault.process)}"

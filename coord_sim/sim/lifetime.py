@@ -254,6 +254,7 @@ class Lifetime:
             return
         connection = self.connection
         connection.epoch += 1
+        connection.is_made = False
         connection.up_ns = connection.down_ns = self._queue.now_ns
         calls = [*self._open, *self._own_calls]
         if calls:

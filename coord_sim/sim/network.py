@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from coord_sim.core.identifiers import seconds
-from coord_sim.faults import Degrade, Partition
+from coord_sim.faults import Degrade, Partition, Refuse
 from coord_sim.moments import SERVICE, Member
 from coord_sim.schedule import Schedule
 from coord_sim.sim.entropy import Entropy
@@ -25,13 +25,15 @@ class Connection:
 
     Attributes:
       epoch: Counts resets; what was sent in an earlier epoch is lost.
+      is_made: Whether the service has got anything over it in this epoch.
     """
 
-    __slots__ = ("down_ns", "epoch", "link", "up_ns")
+    __slots__ = ("down_ns", "epoch", "is_made", "link", "up_ns")
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.epoch = 0
+        self.is_made = False
         self.up_ns = 0
         self.down_ns = 0
 
@@ -42,6 +44,7 @@ class Link:
     Attributes:
       is_good: Whether messages need no more than their latency.
       cut_up, cut_down: Whether nothing arrives at the service, at the process.
+      refusals: How many faults refuse new connections.
     """
 
     __slots__ = (
@@ -54,6 +57,7 @@ class Link:
         "cut_down",
         "cut_up",
         "is_good",
+        "refusals",
     )
 
     def __init__(self, schedule: Schedule, entropy: Entropy, process: int) -> None:
@@ -65,6 +69,7 @@ class Link:
         self._held: list[tuple[bool, Action, tuple[Any, ...]]] = []
         self.cut_up = False
         self.cut_down = False
+        self.refusals = 0
         self.is_good = not self._loss
 
     def up_ns(self, connection: Connection, now_ns: int) -> int:
@@ -168,6 +173,15 @@ class Network:
     def _mend(self, fault: Degrade, links: list[Link]) -> None:
         for link in links:
             link.mend(fault)
+
+    def refuse(self, fault: Refuse) -> None:
+        """Refuses new connections of a process, from now until its time is over."""
+        link = self._links[fault.process]
+        link.refusals += 1
+        self._queue.after(seconds(fault.for_s), self._admit, link)
+
+    def _admit(self, link: Link) -> None:
+        link.refusals -= 1
 
     def partition(self, fault: Partition) -> None:
         """Separates two sides, from now until its time is over."""

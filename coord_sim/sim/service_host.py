@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from coord_sim.core.effects import Effect, Remember, Reply
 from coord_sim.core.identifiers import CallId, Incarnation, seconds
-from coord_sim.core.messages import Request
+from coord_sim.core.messages import RegisterTask, Request
 from coord_sim.core.records import BarrierRecord, KeyRecord, Record, TaskRecord
 from coord_sim.core.service import CoordinationService, ServiceConfig
 from coord_sim.core.status import Code, Status
@@ -27,6 +27,8 @@ REFUSED: Final = Status(
 )
 """What a client sees of a service that does not run."""
 
+RECONNECTION_NS: Final = seconds(1.0)
+"""So often a connection is tried again; gRPC begins with this pause, and lets it grow."""
 
 _LATE_NS: Final = seconds(0.0005)
 """So much later than the messages that waited comes a tick that loses the race."""
@@ -136,12 +138,21 @@ class ServiceHost:
         link = lifetime.connection.link
         if link.cut_up:
             link.hold(self.arrive, lifetime, epoch, deaths, call, request, is_up=True)
-        elif self.service is None:
-            lifetime.answer(call, REFUSED)
+        elif self.service is None or (link.refusals and not lifetime.connection.is_made):
+            self._refuse(lifetime, epoch, call, request)
         elif self.gate.is_open:
             self._take(lifetime, epoch, deaths, call, request)
         else:
             self.gate.take(self._take, lifetime, epoch, deaths, call, request)
+
+    def _refuse(self, lifetime: Lifetime, epoch: int, call: CallId, request: Request) -> None:
+        """Nobody listens. Registration waits for a connection; gRPC tries again until it is made."""
+        if isinstance(request, RegisterTask):
+            again = (lifetime, epoch, self.deaths, call, request)
+            if lifetime.is_alive:
+                self._queue.after(RECONNECTION_NS, self.arrive, *again)
+        else:
+            lifetime.answer(call, REFUSED)
 
     def _take(
         self, lifetime: Lifetime, epoch: int, deaths: int, call: CallId, request: Request
@@ -150,6 +161,7 @@ class ServiceHost:
         if service is None or epoch != lifetime.connection.epoch or deaths != self.deaths:
             return
         self._callers[call] = lifetime
+        lifetime.connection.is_made = True
         now_ns = self._queue.now_ns
         if not self.clock.is_true:
             now_ns = self.clock.monotonic_ns(now_ns)

@@ -15,7 +15,18 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Final, TypeAlias
 
 from coord_sim.errors import ScheduleError
-from coord_sim.faults import Crash, Degrade, Fault, Partition, Pause, Reset, Restart, Skew, Slow
+from coord_sim.faults import (
+    Crash,
+    Degrade,
+    Fault,
+    Partition,
+    Pause,
+    Refuse,
+    Reset,
+    Restart,
+    Skew,
+    Slow,
+)
 from coord_sim.moments import SERVICE, When
 from coord_sim.schedule import Schedule, members_of
 from coord_sim.sim.case import Case, function_of
@@ -27,7 +38,7 @@ Fails: TypeAlias = Callable[[Case], bool]
 SEEDS_TRIED: Final = 8
 """Where a simplification makes the failure disappear, one of the first seeds may bring it back."""
 
-_SIMPLEST_FIRST: Final = (Crash, Restart, Reset, Pause, Partition, Slow, Skew, Degrade)
+_SIMPLEST_FIRST: Final = (Crash, Restart, Reset, Refuse, Pause, Partition, Slow, Skew, Degrade)
 _UNDER_TEST: Final = ("processes", "seed", "faults", "semantics", "mutant", "limit_s")
 """Fields of a schedule that are not set to their defaults: they have rules of their own."""
 
@@ -410,7 +421,7 @@ def _simpler(fault: Fault) -> Iterator[Fault]:
                 yield replace(fault, side=tuple(each for each in side if each != member))
             for member in other if len(other) > 1 else ():
                 yield replace(fault, other=tuple(each for each in other if each != member))
-        case Pause() | Slow() | Degrade() | Crash() | Restart() | Skew() | Reset():
+        case Pause() | Slow() | Degrade() | Crash() | Restart() | Skew() | Reset() | Refuse():
             pass
     for name in ("for_s", "delay_s", "jitter_s", "offset_s", "factor"):
         value = getattr(fault, name, 0.0)

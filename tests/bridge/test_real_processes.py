@@ -25,15 +25,11 @@ from checker.history import (
     WellFormed,
 )
 from jax_bridge import workloads
-from jax_bridge.conditions import parse_kill, parse_restart
+from jax_bridge.conditions import in_turn, parse_kill, parse_restart
 from jax_bridge.errors import LaunchFailed
-from jax_bridge.launcher import (
-    Job,
-    JobResult,
-    model_service_command,
-    real_service_command,
-    run_job,
-)
+from jax_bridge.job import Job, JobResult
+from jax_bridge.launcher import run_job
+from jax_bridge.services import model_service_command, real_service_command
 
 pytestmark = pytest.mark.jax
 
@@ -64,8 +60,7 @@ def run(
         service_command=command,
         service=service,
         out=out,
-        kills=tuple(parse_kill(kill) for kill in kills),
-        restarts=tuple(parse_restart(restart) for restart in restarts),
+        faults=(*map(parse_kill, kills), *in_turn(map(parse_restart, restarts))),
         timeout_s=100.0,
     )
     result = run_job(job, print)
@@ -125,7 +120,7 @@ def test_unmodified_jax_processes_survive_a_kill_on_our_service_and_the_victim_c
     (crash,) = [e for e in history.events if isinstance(e, Crash)]
     assert crash.since_ns is not None
     assert crash.since_ns <= crash.time_ns
-    assert crash.cause == "SIGKILL inside block #3"
+    assert crash.cause == "killed: SIGKILL inside block #3"
 
 
 @pytest.mark.parametrize(
@@ -165,8 +160,7 @@ def test_a_history_recorded_by_the_server_has_the_same_verdict_and_says_what_it_
         service_command=(*command, "--record", str(recorded)),
         service="model",
         out=tmp_path / "ghost.jsonl",
-        kills=(parse_kill("2@in:live_processes#1"),),
-        restarts=(parse_restart("2@+0"),),
+        faults=(parse_kill("2@in:live_processes#1"), parse_restart("2@+0")),
     )
     run_job(job, print)
     history = read(recorded)

@@ -8,7 +8,9 @@ import pytest
 
 from checker.history import Invoke, Ok
 from checker.service import check_service
-from jax_bridge.launcher import Job, real_service_command, run_job
+from jax_bridge.job import Job
+from jax_bridge.launcher import run_job
+from jax_bridge.services import real_service_command
 
 pytestmark = pytest.mark.jax
 
@@ -23,8 +25,6 @@ def test_store_and_barriers_of_the_real_service_are_valid(tmp_path: Path) -> Non
         service_command=real_service_command(3, heartbeat_timeout_s=5, recoverable=True),
         service="real",
         out=tmp_path / "run.jsonl",
-        kills=(),
-        restarts=(),
         timeout_s=60.0,
     )
     result = run_job(job)

@@ -1,0 +1,190 @@
+"""Stands between each process and its service, and is as bad a network as it is told.
+
+A process of its own, which needs no root: a process of the job connects to a port of the loopback, and
+what it sends and gets passes through here. Bytes pass unchanged and in order, as in TCP; a bad network
+shows as delay.
+
+The first line of standard input is a list of the upstreams, `["HOST:PORT", ...]`, and is answered by a
+line with the ports to connect to. Each further line is an order, `{"link": N, "do": ..., ...}`:
+
+- `set`: `delay_s`, `jitter_s`, `loss` (a lost packet is sent again later), `bytes_per_s` (0: no limit);
+- `hold`: `up`, `down`: whether what goes to the service, or comes from it, is held back;
+- `refuse`: `on`: whether connections are refused;
+- `reset`: breaks all connections.
+
+Every order is answered by `done`. When standard input ends, so does this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import socket
+import struct
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+CHUNK: Final = 65536
+CHUNKS_MAX: Final = 64
+"""So many wait in one direction of a connection; then its sender has to wait too."""
+
+RESEND_S: Final = 0.2
+"""After this a lost packet is sent again, then after twice as long, and so on: TCP's least time-out."""
+
+_ABORT: Final = struct.pack("ii", 1, 0)
+
+
+@dataclass(slots=True)
+class _Way:
+    """One direction of a link.
+
+    Attributes:
+      is_open: Set unless what goes this way is held back.
+      delay_s, jitter_s, loss, bytes_per_s: How bad it is.
+    """
+
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    delay_s: float = 0.0
+    jitter_s: float = 0.0
+    loss: float = 0.0
+    bytes_per_s: float = 0.0
+
+    def extra_s(self) -> float:
+        """How much later a packet comes."""
+        late_s = self.delay_s + random.uniform(0.0, self.jitter_s)  # noqa: S311 - a bad network
+        resend_s = RESEND_S
+        while self.loss and random.random() < self.loss:  # noqa: S311
+            late_s += resend_s
+            resend_s *= 2
+        return late_s
+
+
+class Link:
+    """All connections of one process to its service.
+
+    Args:
+      upstream: `HOST:PORT` of the service.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        host, _, port = upstream.rpartition(":")
+        self._upstream = (host.strip("[]"), int(port))
+        self._up = _Way()
+        self._down = _Way()
+        for way in (self._up, self._down):
+            way.is_open.set()
+        self._connections: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._port = 0
+
+    async def listen(self) -> int:
+        """Listens on the port that it had, or on a free one; returns it."""
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self._port
+
+    async def do(self, order: dict[str, Any]) -> None:
+        """Carries out an order."""
+        match order["do"]:
+            case "set":
+                for way in (self._up, self._down):
+                    for name in ("delay_s", "jitter_s", "loss", "bytes_per_s"):
+                        setattr(way, name, float(order.get(name, 0.0)))
+            case "hold":
+                for way, is_held in ((self._up, order["up"]), (self._down, order["down"])):
+                    (way.is_open.clear if is_held else way.is_open.set)()
+            case "refuse" if order["on"]:
+                if self._server is not None:
+                    self._server.close()
+                    self._server = None
+            case "refuse":
+                if self._server is None:
+                    await self.listen()
+            case "reset":
+                for connection in list(self._connections):
+                    _abort(connection)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            there, back = await asyncio.open_connection(*self._upstream)
+        except OSError:
+            _abort(writer)  # As the service's own host would answer.
+            return
+        ends = {writer, back}
+        self._connections |= ends
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_pass_on(reader, back, self._up))
+                both.create_task(_pass_on(there, writer, self._down))
+        except* (OSError, asyncio.IncompleteReadError):
+            pass  # One side broke: so does the other.
+        finally:
+            self._connections -= ends
+            for end in ends:
+                _abort(end)
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: _Way) -> None:
+    """Passes bytes on in order, each at its time; then the end."""
+    clock = asyncio.get_running_loop().time
+    under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_MAX)
+
+    async def take() -> None:
+        while True:
+            data = await reader.read(CHUNK)
+            await under_way.put((clock() + way.extra_s(), data))
+            if not data:
+                return
+
+    async def give() -> None:
+        while True:
+            due_s, data = await under_way.get()
+            if due_s > clock():
+                await asyncio.sleep(due_s - clock())
+            await way.is_open.wait()
+            if not data:
+                with contextlib.suppress(OSError):
+                    writer.write_eof()
+                return
+            writer.write(data)
+            await writer.drain()
+            if way.bytes_per_s:
+                await asyncio.sleep(len(data) / way.bytes_per_s)
+
+    async with asyncio.TaskGroup() as both:
+        both.create_task(take())
+        both.create_task(give())
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    """Breaks a connection, with a reset if there is anything to break."""
+    connection = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+    writer.transport.abort()
+
+
+async def serve() -> None:
+    """Reads orders until there are no more."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+    links = [Link(upstream) for upstream in json.loads(await reader.readline())]
+    print(json.dumps([await link.listen() for link in links]), flush=True)
+    while line := await reader.readline():
+        order = json.loads(line)
+        await links[order["link"]].do(order)
+        print("done", flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())
