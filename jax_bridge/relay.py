@@ -34,6 +34,8 @@ CHUNKS_MAX: Final = 64
 RESEND_S: Final = 0.2
 """After this a lost packet is sent again, then after twice as long, and so on: TCP's least time-out."""
 
+RESENDS_MAX: Final = 8
+
 _ABORT: Final = struct.pack("ii", 1, 0)
 
 
@@ -55,10 +57,10 @@ class _Way:
     def extra_s(self) -> float:
         """How much later a packet comes."""
         late_s = self.delay_s + random.uniform(0.0, self.jitter_s)  # noqa: S311 - a bad network
-        resend_s = RESEND_S
-        while self.loss and random.random() < self.loss:  # noqa: S311
-            late_s += resend_s
-            resend_s *= 2
+        for attempt in range(RESENDS_MAX):
+            if random.random() >= self.loss:  # noqa: S311
+                break
+            late_s += RESEND_S * 2**attempt
         return late_s
 
 

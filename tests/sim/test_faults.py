@@ -12,7 +12,18 @@ from checker.history import Crash as CrashEvent
 from checker.history import Event, Fail, Info, Invoke, Ok, Start
 from coord_sim.core.status import Code
 from coord_sim.errors import ScheduleError, ServiceError
-from coord_sim.faults import Crash, Degrade, Fault, Partition, Pause, Reset, Restart, Skew, Slow
+from coord_sim.faults import (
+    Crash,
+    Degrade,
+    Fault,
+    Partition,
+    Pause,
+    Refuse,
+    Reset,
+    Restart,
+    Skew,
+    Slow,
+)
 from coord_sim.moments import SERVICE, When, parse_moment
 from coord_sim.schedule import Place, Schedule
 from coord_sim.sim import Process, Program, Run, simulate, training_loop
@@ -159,6 +170,26 @@ def test_a_reset_fails_what_waits_and_ends_the_process_through_its_error_poll() 
     ]
     assert broken.ends[1].at_s == pytest.approx(1.0)
     assert "Connection reset" in broken.ends[1].cause
+
+
+def test_refused_connections_hit_who_has_none_and_registration_waits_for_one() -> None:
+    refused = run(write_every_second, Refuse(0, 3.0, 60.0), Refuse(1, 0.0, 5.0), starts_s=(0, 1))
+    assert refused.finished
+    assert times_s(refused, Start, 0)[0] > 5.0, "all wait for the last to register"
+    assert 5.0 < times_s(refused, Start, 1)[0] < 7.0
+    assert all(end.state == "left" for end in refused.ends)
+
+
+def test_a_reset_while_connections_are_refused_ends_the_process() -> None:
+    refused = run(write_every_second, Refuse(1, 1.0, 60.0), Reset(1, 3.0), heartbeat_timeout_s=2.0)
+    (end,) = [end for end in refused.ends if end.process == 1]
+    assert end.state == "crashed"
+    assert "UNAVAILABLE" in end.cause
+
+
+def test_a_limit_of_bytes_is_refused_as_messages_have_no_size() -> None:
+    with pytest.raises(ScheduleError, match="bytes_per_s is for real processes"):
+        run(write_every_second, Degrade(1, 1.0, 1.0, bytes_per_s=1000.0))
 
 
 def test_a_paused_service_answers_late_and_may_blame_the_living() -> None:
