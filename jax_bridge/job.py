@@ -33,7 +33,7 @@ class SimulatorProgram:
 
 
 def _nothing_more(_process: int) -> Mapping[str, str]:
-    return {"JAX_PLATFORMS": "cpu"}
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,8 @@ class Job:
         folder: output of the processes in `RUN/logs`, recordings in `RUN/parts` until merged.
       faults: What goes wrong. Those of the network put a relay before each process.
       starts_s: When each process starts first, in seconds; None: never. All at once if empty.
-      environment: By process, what a script's environment has besides that of the caller.
+      environment: By process, what a script's environment has besides that of the caller. Without
+        `JAX_PLATFORMS` in either, it is `cpu`.
       timeout_s: After this time whoever still runs is killed.
     """
 

@@ -310,12 +310,10 @@ class _Launcher:
             for placeholder, value in values.items():
                 argument = argument.replace(placeholder, value)
             arguments.append(argument)
-        environment = dict(os.environ)
+        environment = {"JAX_PLATFORMS": "cpu", **os.environ, **job.environment(process)}
         # Process 0 of a JAX job starts a service of its own; let that one idle on a spare port.
         environment["JAX_COORDINATOR_BIND_ADDRESS"] = "127.0.0.1:0"
         environment["PYTHONUNBUFFERED"] = "1"
-        for variable, value in job.environment(process).items():
-            environment.setdefault(variable, value)
         return ScriptStart(
             [*command, str(job.script), *arguments], environment, self._open_log(name)
         )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from checker.history import History
 from coord_sim.scenarios import (
@@ -23,6 +23,7 @@ from coord_sim.scenarios import (
 from coord_sim.scenarios.scenario import PROCESSES
 from coord_sim.schedule import Schedule
 from coord_sim.sim import Run
+from jax_bridge import workloads
 from jax_bridge.errors import LaunchFailed
 from jax_bridge.job import Job, JobResult, SimulatorProgram
 from jax_bridge.launcher import run_job
@@ -32,6 +33,9 @@ T = TypeVar("T", Ends, Blocks, Answers, Logs)
 
 REAL: Final = "real"
 MODEL: Final = "model"
+
+WORKLOADS: Final = {"ignore_the_dead": "train_ignoring_the_dead.py"}
+"""Programs that compute on the simulator's data plane, and the real JAX program that does the same."""
 
 TOLERANCE_S: Final = 1.0
 """Times of expectations are meant for the simulator's network; real processes take longer to die."""
@@ -121,7 +125,6 @@ def with_tolerance(expect: Expectations, by_s: float) -> Expectations:
 
     Where something must not be seen more often than so, they are narrower.
     """
-
     return replace(
         expect,
         ends=_wider(expect.ends, by_s),
@@ -195,16 +198,25 @@ def _job(program: str, arguments: dict[str, object], schedule: Schedule, setting
         name = REAL
     limit_s = schedule.limit_s if setting.limit_s is None else setting.limit_s
     client_timeout_s = schedule.client_heartbeat_timeout_s or schedule.heartbeat_timeout_s
+    what: dict[str, Any]
+    if program in WORKLOADS:
+        words = "{process}", "{processes}", "{address}", "--heartbeat-timeout"
+        script = Path(workloads.__file__).with_name(WORKLOADS[program])
+        what = {"script": script, "arguments": (*words, str(math.ceil(client_timeout_s)))}
+    else:
+        what = {
+            "program": SimulatorProgram(
+                name=program,
+                arguments=arguments,
+                seed=schedule.seed,
+                tasks=tasks,
+                heartbeat_timeout_s=math.ceil(client_timeout_s),
+                init_timeout_s=math.ceil(schedule.init_timeout_s or limit_s),
+                shutdown_timeout_s=math.ceil(schedule.shutdown_timeout_s),
+            )
+        }
     return Job(
-        program=SimulatorProgram(
-            name=program,
-            arguments=arguments,
-            seed=schedule.seed,
-            tasks=tasks,
-            heartbeat_timeout_s=math.ceil(client_timeout_s),
-            init_timeout_s=math.ceil(schedule.init_timeout_s or limit_s),
-            shutdown_timeout_s=math.ceil(schedule.shutdown_timeout_s),
-        ),
+        **what,
         processes=schedule.processes,
         service_command=command,
         service=name,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -115,8 +116,13 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--platform",
         choices=PLATFORMS,
-        default="cpu",
         help="gpu: set what JAX's guide asks for, and share the GPUs out (docs/gpu.md)",
+    )
+    parser.add_argument(
+        "--devices",
+        type=positive_int,
+        metavar="N",
+        help="with --platform gpu: how many GPUs this machine has, if not one for each process",
     )
     parser.add_argument(
         "--timeout",
@@ -198,6 +204,20 @@ def _run_script(options: argparse.Namespace) -> int:
         raise CommandError("--seed goes with --scenario")
     timeout_s = 120.0 if options.timeout is None else options.timeout
     semantics = options.semantics or "shipped"
+    if options.devices is not None and options.platform != "gpu":
+        raise CommandError("--devices goes with --platform gpu")
+
+    def environment(process: int) -> Mapping[str, str]:
+        if options.platform is None:
+            return {}
+        return environment_for(
+            options.platform,
+            process=process,
+            processes=options.processes,
+            devices=options.devices,
+            inherited=os.environ,
+        )
+
     job = Job(
         script=options.script,
         arguments=tuple(options.arguments),
@@ -207,9 +227,7 @@ def _run_script(options: argparse.Namespace) -> int:
         out=options.out,
         faults=_faults(options, timeout_s),
         starts_s=_starts_s(options),
-        environment=lambda process: environment_for(
-            options.platform, process=process, processes=options.processes
-        ),
+        environment=environment,
         timeout_s=timeout_s,
     )
     result = run_job(job, lambda line: print(line, flush=True))
