@@ -56,6 +56,7 @@ class Job:
       environment: By process, what a script's environment has besides that of the caller. Without
         `JAX_PLATFORMS` in either, it is `cpu`.
       timeout_s: After this time whoever still runs is killed.
+      settings: Of the service, for the header: `heartbeat_timeout_s`, `recoverable`.
     """
 
     script: Path | None = None
@@ -72,6 +73,7 @@ class Job:
     starts_s: tuple[float | None, ...] = ()
     environment: Callable[[int], Mapping[str, str]] = _nothing_more
     timeout_s: float = 120.0
+    settings: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (self.script is None) == (self.program is None):

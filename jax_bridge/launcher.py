@@ -578,6 +578,7 @@ class _Launcher:
             "service": job.service,
             "python": platform.python_version(),
             "jaxlib": _version("jaxlib"),
+            **job.settings,
         }
         if job.script is not None:
             details |= {"script": job.script.name, "arguments": list(job.arguments)}

@@ -227,6 +227,10 @@ def _job(program: str, arguments: dict[str, object], schedule: Schedule, setting
         faults=schedule.faults,
         starts_s=schedule.starts_s,
         timeout_s=limit_s,
+        settings={
+            "heartbeat_timeout_s": schedule.heartbeat_timeout_s,
+            "recoverable": schedule.recoverable,
+        },
     )
 
 

@@ -21,6 +21,13 @@ LIVE_PROCESSES = "live_processes"
 SHUTDOWN = "shutdown"
 """Name of the operation by which a process leaves; its invocation may end the lifetime."""
 
+PROTOCOL_OPERATIONS = frozenset({"register", "heartbeat", "poll_for_error"})
+"""The protocol's own calls: no program makes them; recorders of the service's side write them.
+
+They are no signs of life: the service ends the error poll of a process that is dead, and a heartbeat of a
+predecessor may arrive after a process has come back.
+"""
+
 NEMESIS = "nemesis"
 """The lane of a fault that does not say whose it is: Jepsen's name for what breaks things."""
 

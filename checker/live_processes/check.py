@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import ModuleType
 
 from checker.anomaly import Anomaly
 from checker.clock_text import ClockText
 from checker.collector import collector_paused
+from checker.history.events import PROTOCOL_OPERATIONS, Fail, Info, Invoke, Ok
 from checker.history.history import History
 from checker.live_processes.columns import Columns, columns_of
 from checker.live_processes.compiled import choice
@@ -35,6 +37,7 @@ def check_live_processes(
       spec: What they were promised.
       compiled: Whether to try the compiled check first; by default, where it pays.
     """
+    history = _of_programs(history)
     driver = _driver(len(history.events), compiled)
     columns = None if driver is None else columns_of(history)
     if driver is not None and columns is not None:
@@ -49,6 +52,8 @@ def check_columns(
     columns: Columns, spec: LiveProcesses, *, compiled: bool | None = None
 ) -> Verdict:
     """As `check_live_processes`, of columns: events are made of them only to explain something."""
+    if not PROTOCOL_OPERATIONS.isdisjoint(columns.names):
+        return check_live_processes(columns.history(), spec, compiled=compiled)
     driver = _driver(len(columns), compiled)
     if driver is not None:
         verdict = _compiled_verdict(driver, columns, spec, columns.history)
@@ -56,6 +61,23 @@ def check_columns(
             return verdict
     with collector_paused():
         return _check(columns.history(), spec)
+
+
+def _of_programs(history: History) -> History:
+    """A history without the protocol's own calls, which are no signs of life."""
+    protocol = {
+        event.id
+        for event in history.events
+        if isinstance(event, Invoke) and event.operation in PROTOCOL_OPERATIONS
+    }
+    if not protocol:
+        return history
+    events = [
+        event
+        for event in history.events
+        if not (isinstance(event, Invoke | Ok | Fail | Info) and event.id in protocol)
+    ]
+    return replace(history, events=events)
 
 
 def _driver(events: int, compiled: bool | None) -> ModuleType | None:

@@ -53,6 +53,9 @@ NOT_CHECKED = "not checked"
 
 _REASONS = {
     SHUTDOWN: "it promises nothing that a caller could see; its call is the last sign of life",
+    "register": "it is the protocol's own; the start of a lifetime tells it",
+    "heartbeat": "it is the protocol's own",
+    "poll_for_error": "it is the protocol's own",
     "report_error": "it promises nothing that a caller could see",
     "watch_tasks": "the states of tasks are the service's own opinion",
 }

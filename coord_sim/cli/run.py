@@ -28,7 +28,7 @@ from jax_bridge.conditions import in_turn, parse_kill, parse_restart
 from jax_bridge.errors import LaunchFailed
 from jax_bridge.job import Job
 from jax_bridge.launcher import run_job
-from jax_bridge.platforms import PLATFORMS, environment_for
+from jax_bridge.platforms import PLATFORMS, count_gpus, environment_for
 from jax_bridge.scenario_runs import Setting, run_scenario_for_real
 from jax_bridge.services import model_service_command, real_service_command
 
@@ -122,7 +122,7 @@ def add_parser(subparsers: Any) -> None:
         "--devices",
         type=positive_int,
         metavar="N",
-        help="with --platform gpu: how many GPUs this machine has, if not one for each process",
+        help="with --platform gpu: how many GPUs this machine has, if not as many as are seen",
     )
     parser.add_argument(
         "--timeout",
@@ -206,6 +206,9 @@ def _run_script(options: argparse.Namespace) -> int:
     semantics = options.semantics or "shipped"
     if options.devices is not None and options.platform != "gpu":
         raise CommandError("--devices goes with --platform gpu")
+    devices = options.devices or count_gpus()
+    if options.platform == "gpu" and not devices:
+        raise CommandError("--platform gpu: no GPU of NVIDIA is seen here; --devices N if there is")
 
     def environment(process: int) -> Mapping[str, str]:
         if options.platform is None:
@@ -214,7 +217,7 @@ def _run_script(options: argparse.Namespace) -> int:
             options.platform,
             process=process,
             processes=options.processes,
-            devices=options.devices,
+            devices=devices,
             inherited=os.environ,
         )
 
@@ -229,6 +232,10 @@ def _run_script(options: argparse.Namespace) -> int:
         starts_s=_starts_s(options),
         environment=environment,
         timeout_s=timeout_s,
+        settings={
+            "heartbeat_timeout_s": options.heartbeat_timeout,
+            "recoverable": options.recoverable,
+        },
     )
     result = run_job(job, lambda line: print(line, flush=True))
     print(f"history: {job.out} ({len(result.history.events)} events)")
@@ -280,9 +287,10 @@ def _faults(options: argparse.Namespace, timeout_s: float) -> tuple[Fault, ...]:
                     f"there is no process {member}: processes are 0 to {options.processes - 1}"
                 )
         if isinstance(fault.at_s, When) and fault.at_s.operation not in (*OPERATIONS, ""):
+            when = fault.at_s
             raise CommandError(
-                f"--kill {fault.at_s.process}@in:{fault.at_s.operation}#{fault.at_s.count}: no operation "
-                f"is called {fault.at_s.operation!r}; one of {', '.join(sorted(OPERATIONS))}"
+                f"--kill {when.process}@in:{when.operation}#{when.count}: no operation is called "
+                f"{when.operation!r}; one of {', '.join(sorted(OPERATIONS))}"
             )
     try:
         Schedule(

@@ -29,12 +29,12 @@ from coord_sim.cli.supervise import Supervisor
 from coord_sim.core.identifiers import seconds
 from coord_sim.core.semantics import SEMANTICS, SHIPPED
 from coord_sim.core.service import ServiceConfig
+from coord_sim.recording.file import RecordingFile
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from coord_sim.server.grpc_server import CoordinationServer
-    from coord_sim.server.recorder import ServerRecorder
 
 EXAMPLES = """\
 examples:
@@ -196,7 +196,7 @@ async def _serve(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(server.stop)
         places = await stack.enter_async_context(_seeing_inside(server, options, console, address))
-        await server.start(_recorder(options))
+        await server.start(None if options.record is None else RecordingFile(options.record))
         if attempt == 1:
             ready = f"ready address={address} incarnation={server.incarnation}"
             print(" ".join((ready, *places)), flush=True)
@@ -257,15 +257,6 @@ def _server(options: argparse.Namespace, sockets: Sequence[socket.socket]) -> Co
 
         server.add_rpcs(standard_services.rpcs())
     return server
-
-
-def _recorder(options: argparse.Namespace) -> ServerRecorder | None:
-    """The recording, if one is asked for; its file is written anew."""
-    if options.record is None:
-        return None
-    from coord_sim.server.recorder import ServerRecorder, details_of
-
-    return ServerRecorder(options.record, options.processes, details_of(_config(options)))
 
 
 @contextlib.asynccontextmanager

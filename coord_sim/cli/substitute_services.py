@@ -12,6 +12,7 @@ from coord_sim.cli.errors import complain
 from coord_sim.cli.recordings import recording_path
 from coord_sim.core.identifiers import seconds
 from coord_sim.core.semantics import SEMANTICS
+from coord_sim.recording.file import RecordingFile
 from jax_bridge.substitute.request import SHUTDOWN, ServiceRequest, answer
 
 if TYPE_CHECKING:
@@ -128,7 +129,6 @@ class Services:
         from coord_sim.core.service import ServiceConfig
         from coord_sim.server.grpc_server import CoordinationServer
         from coord_sim.server.listening import PortUnavailable
-        from coord_sim.server.recorder import ServerRecorder, details_of
         from coord_sim.tls import PeerFiles, TlsError
 
         options = dict(request.options)
@@ -160,15 +160,15 @@ class Services:
         except (PortUnavailable, ValueError) as error:
             complain(str(error))
             raise _Refused("UNKNOWN: Failed to start RPC server") from None
-        recorder = None
+        recording = None
         if self._record is not None:
             path = recording_path(self._record, self._started + 1)
             try:
-                recorder = ServerRecorder(path, request.processes, details_of(config))
+                recording = RecordingFile(path)
             except OSError as error:
                 await server.stop()  # It holds the port.
                 raise _Refused(f"INTERNAL: cannot record to {path}: {error.strerror}") from None
-        await server.start(recorder)
+        await server.start(recording)
         self._started += 1
         _log.info(
             "%s: serving %d processes%s",

@@ -21,10 +21,12 @@ from coord_sim.core.records import Record
 from coord_sim.core.service import CoordinationService, ServiceConfig
 from coord_sim.core.status import Code, Status
 from coord_sim.core.survey import Survey
+from coord_sim.recording.file import RecordingFile
+from coord_sim.recording.service_recorder import ServiceRecorder
 from coord_sim.server.grpc_connection import GrpcConnection, Rpc, connection_of
 from coord_sim.server.http2 import Stream
 from coord_sim.server.listening import BACKLOG, listen
-from coord_sim.server.recorder import ServerRecorder
+from coord_sim.server.recorder import server_recorder
 from coord_sim.server.state_file import StateFile
 from coord_sim.server.tls_acceptor import TlsAcceptor
 from coord_sim.tls import CurrentContext, PeerFiles
@@ -67,7 +69,8 @@ class CoordinationServer:
         """Set when the server cannot go on: it could not remember what it would have acknowledged."""
         self._state = state
         self._tls = tls
-        self._recorder: ServerRecorder | None = None
+        self._config = config
+        self._recorder: ServiceRecorder | None = None
         self._sockets: list[socket.socket] = []
         self._listeners: list[asyncio.Server] = []
         self._connections: set[GrpcConnection] = set()
@@ -139,18 +142,19 @@ class CoordinationServer:
             self._tls_context = CurrentContext(self._tls, ssl.PROTOCOL_TLS_SERVER)
         self._sockets = [each.dup() for each in sockets]
 
-    async def start(self, recorder: ServerRecorder | None = None) -> None:
+    async def start(self, recording: RecordingFile | None = None) -> None:
         """Begins to serve on the address that was bound.
 
         Args:
-          recorder: Told of every request and reply, if given.
+          recording: Takes every request and reply, if given; closed by `stop`.
         """
         assert self._sockets, "bind() comes first"
-        self._recorder = recorder
-        if recorder is not None:
+        if recording is not None:
+            self._recorder = server_recorder(recording, self._config, self._core.incarnation)
+            now_ns = time.monotonic_ns()
             for task in self.survey().tasks:
                 if task.state is TaskState.CONNECTED:
-                    recorder.resume(task.task, task.incarnation)
+                    self._recorder.resume(task.task, task.incarnation, now_ns)
         loop = asyncio.get_running_loop()
         accept: Callable[[], asyncio.BaseProtocol]
         accept = self._connection if self._tls is None else self._acceptor
@@ -184,7 +188,7 @@ class CoordinationServer:
         for acceptor in list(self._acceptors):
             acceptor.abort()
         if self._recorder is not None:
-            self._recorder.close()
+            self._recorder.close(time.monotonic_ns())
         if self._state is not None:
             self._state.close()
 
@@ -227,9 +231,10 @@ class CoordinationServer:
             self._calls += 1
             self._waiting[call] = (stream, method)
             stream.call = call
+            now_ns = time.monotonic_ns()
             if self._recorder is not None:
-                self._recorder.request(call, request)
-            self._carry_out(self._core.handle(call, request, time.monotonic_ns()))
+                self._recorder.request(call, request, now_ns)
+            self._carry_out(self._core.handle(call, request, now_ns))
 
         return Rpc(serve)
 
@@ -238,7 +243,7 @@ class CoordinationServer:
         if self._waiting.pop(call, None) is not None:
             self._core.hang_up(call)
             if self._recorder is not None:
-                self._recorder.hang_up(call)
+                self._recorder.hang_up(call, time.monotonic_ns())
 
     def _fail(self, stream: Stream, method: wire.Method, code: Code, message: str) -> None:
         self.answers[method.name, code] += 1
@@ -283,7 +288,7 @@ class CoordinationServer:
         stream, method = waiting
         answer: Answer = reply.answer
         if self._recorder is not None:
-            self._recorder.reply(reply.call, answer)
+            self._recorder.reply(reply.call, answer, time.monotonic_ns())
         connection = connection_of(stream)
         if isinstance(answer, Status):
             self.answers[method.name, answer.code] += 1

@@ -159,6 +159,7 @@ def test_the_page_and_both_recorders_agree_on_the_definite_codes() -> None:
 def test_the_page_names_every_operation_of_the_recorder_of_real_processes() -> None:
     operations = {operation for operation, _, _ in client_recorder._METHODS.values()}
     of_servers = {"watch_tasks", "cancel_barrier", "report_error"}
+    of_servers |= {"register", "heartbeat", "poll_for_error"}
     assert fields_in_table(section(FORMAT_PAGE, "Operations")) == operations | of_servers
 
 

@@ -22,9 +22,9 @@ from coord_sim.core.identifiers import seconds
 from coord_sim.core.semantics import SHIPPED
 from coord_sim.core.service import ServiceConfig
 from coord_sim.core.status import BarrierError, Code, ServiceError, Status, WrongService
+from coord_sim.recording.file import RecordingFile
 from coord_sim.server.grpc_server import CoordinationServer
 from coord_sim.server.listening import PortUnavailable
-from coord_sim.server.recorder import ServerRecorder
 from coord_sim.wire import server_methods as wire
 from coord_sim.wire._generated import coordination_service_pb2 as pb
 
@@ -65,7 +65,7 @@ def serving(
     *,
     tasks: int = 1,
     host: str = "127.0.0.1",
-    recorder: ServerRecorder | None = None,
+    recording: RecordingFile | None = None,
 ) -> T:
     """Runs `body` against a server of its own, with task 0 (and all others) registered."""
 
@@ -73,7 +73,7 @@ def serving(
         config = ServiceConfig(tasks=tasks, recoverable=True, heartbeat_timeout_ns=seconds(60))
         server = CoordinationServer(config)
         port = server.bind(host, 0)
-        await server.start(recorder)
+        await server.start(recording)
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         async with grpc.aio.insecure_channel(target, options=options) as channel:
@@ -260,10 +260,11 @@ def test_the_server_records_what_it_sees(tmp_path: Path) -> None:
         with pytest.raises(grpc.aio.AioRpcError):
             await caller("InsertKeyValue", pb.InsertKeyValueRequest(kv=entry))
 
-    serving(body, recorder=ServerRecorder(path, 1, {}))
+    serving(body, recording=RecordingFile(path))
     history = read(path)
     kinds = [type(event).__name__ for event in history.events]
-    assert kinds == ["Start", "Invoke", "Ok", "Invoke", "Ok", "Invoke", "Fail"]
+    registered = ["Invoke", "Ok", "Start"]
+    assert kinds == [*registered, "Invoke", "Ok", "Invoke", "Ok", "Invoke", "Fail"]
     assert isinstance(check(history), Valid)
 
 
@@ -286,7 +287,7 @@ def test_a_call_that_was_given_up_does_not_spoil_the_recording(tmp_path: Path) -
         )
         await again
 
-    serving(body, tasks=2, recorder=ServerRecorder(path, 2, {}))
+    serving(body, tasks=2, recording=RecordingFile(path))
     history = read(path)
     assert [e.code for e in history.events if isinstance(e, Info)] == ["CANCELLED"]
     assert isinstance(check(history), Valid)
@@ -297,7 +298,7 @@ def test_a_disk_that_is_full_ends_the_recording_and_not_the_service() -> None:
         for _ in range(3):
             await caller("GetAliveTasks", pb.GetAliveTasksRequest(task_ids=[0]))
 
-    serving(body, recorder=ServerRecorder("/dev/full", 1, {}))
+    serving(body, recording=RecordingFile("/dev/full"))
 
 
 # --- the command -----------------------------------------------------------------------------------

@@ -1,14 +1,16 @@
 """Requests and answers of the core as operations of a history.
 
-Registration shows as a start, and heartbeats and error polls are the protocol's own business: neither
-is an operation that a program calls.
+Registrations, heartbeats and error polls are the protocol's own business, not operations that a
+program calls: of those, only recorders of the service's side tell (`service_recorder.py`).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 from checker.history import LIVE_PROCESSES, SHUTDOWN, Fail, Info, Ok, value_fields
+from coord_sim.core.identifiers import TaskId
 from coord_sim.core.messages import (
     AliveTasks,
     Answer,
@@ -33,20 +35,17 @@ from coord_sim.core.messages import (
 from coord_sim.core.status import Status
 
 
-def operation_of(request: Request, tasks: int) -> tuple[str, Mapping[str, object]] | None:
+def operation_of(request: Request, tasks: int | None) -> tuple[str, Mapping[str, object]] | None:
     """Name and arguments of the operation that a request performs, or None if it is none.
 
     Args:
       request: The request.
       tasks: How many the job has. A call about all of them does not list them, and ids that are none
-        of them are left out.
+        of them are left out. None if it is not known: every call lists its tasks.
     """
     match request:
         case GetAliveTasks():
-            participants = {task for task in request.tasks if 0 <= task < tasks}
-            if len(participants) == tasks:
-                return LIVE_PROCESSES, {}
-            return LIVE_PROCESSES, {"participants": tuple(sorted(participants))}
+            return LIVE_PROCESSES, _about(request.tasks, tasks)
         case InsertKeyValue():
             arguments: dict[str, object] = {
                 "key": request.key,
@@ -81,6 +80,13 @@ def operation_of(request: Request, tasks: int) -> tuple[str, Mapping[str, object
             return SHUTDOWN, {}
         case _:
             return None
+
+
+@functools.lru_cache(maxsize=64)  # The calls of a large job all have the same long list.
+def _about(asked: tuple[TaskId, ...], tasks: int | None) -> Mapping[str, object]:
+    """The arguments of a call of `live_processes`."""
+    participants = {task for task in asked if task >= 0 and (tasks is None or task < tasks)}
+    return {} if len(participants) == tasks else {"participants": tuple(sorted(participants))}
 
 
 class AnswerTexts:
