@@ -1,0 +1,284 @@
+"""Recorded heartbeats under other time-outs: who would have been declared dead, and when.
+
+One pass over a recording finds how long each start of each process was silent, between one sign
+that resets its clock (a heartbeat, a registration) and the next. A time-out only asks which silences
+are longer.
+
+The service looks once a second, so that a silence that is longer than the time-out by less than a
+second may be noticed or not. A silence that ended was no death: its process lived. The last silence
+of a process is one, if nothing came after it until it was replaced or the recording ended.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from checker.history import SHUTDOWN, Event, Fail, History, Info, Invoke, Ok
+from coord_sim.core.identifiers import NS_PER_S
+from coord_sim.core.service import TICK_NS
+from coord_sim.recording.service_recorder import HEARTBEAT, REGISTER
+
+_STILL_BEATING: Final = 2.5
+"""A silence at the end of a recording that is no longer than so many usual ones is no death."""
+
+_MARGIN: Final = 1.5
+_COMMON_S: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 100.0)
+_QUANTILES: Final = (0.5, 0.9, 0.99, 0.999)
+_ROWS_MAX: Final = 12
+
+
+@dataclass(slots=True)
+class Life:
+    """The silences of one start of a process.
+
+    Attributes:
+      since_ns: When the job let it in.
+      last_ns: Its last heartbeat or registration.
+      lived_ns: Its last sign of life of any kind.
+      replaced_ns: When another start of its process began to register.
+      left: Whether it left in good order.
+      beats: How many heartbeats it has.
+      longest: Its silences that are longer than all before them: their lengths, ascending.
+      began_ns: When each of these began.
+      usual_ns: The length of its usual silence, if it has enough of them.
+    """
+
+    process: int
+    lifetime: int
+    since_ns: int
+    last_ns: int
+    lived_ns: int
+    replaced_ns: int | None = None
+    left: bool = False
+    beats: int = 0
+    longest: list[int] = field(default_factory=list)
+    began_ns: list[int] = field(default_factory=list)
+    usual_ns: int = 0
+
+    def first_longer(self, timeout_ns: int) -> tuple[int, int] | None:
+        """When its first silence of more than this began, and how long it was."""
+        place = bisect_right(self.longest, timeout_ns)
+        return None if place == len(self.longest) else (self.began_ns[place], self.longest[place])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """Somebody would have been declared dead.
+
+    Attributes:
+      last_heard_ns: When its clock was reset last.
+      earliest_ns, latest_ns: When it would have been declared dead, by the phase of the tick.
+      lived_ns: When it was heard of again, or last, if it lived; None for a real death.
+      is_sure: Whether every phase of the tick declares it; else only some.
+    """
+
+    process: int
+    lifetime: int
+    last_heard_ns: int
+    earliest_ns: int
+    latest_ns: int
+    lived_ns: int | None
+    is_sure: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What a time-out would have done.
+
+    Attributes:
+      timeout_s: The time-out.
+      alarms: False ones, in order of time; the first of each start.
+      deaths: Real ones that it notices.
+      adapted: False alarms, sure and possible ones, if the clients had beaten every half of it.
+    """
+
+    timeout_s: float
+    alarms: tuple[Alarm, ...]
+    deaths: tuple[Alarm, ...]
+    adapted: tuple[int, int]
+
+    @property
+    def sure(self) -> int:
+        """How many of the false alarms come whatever the phase of the tick."""
+        return sum(alarm.is_sure for alarm in self.alarms)
+
+
+@dataclass(frozen=True, slots=True)
+class Silences:
+    """All that a recording tells about silence.
+
+    Attributes:
+      lives: All starts that the job let in.
+      origin_ns, end_ns: The first and the last event.
+      gaps_ns: All silences that ended, ascending.
+    """
+
+    lives: tuple[Life, ...]
+    origin_ns: int
+    end_ns: int
+    gaps_ns: tuple[int, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no process has beaten."""
+        return not any(life.beats for life in self.lives)
+
+    def died(self, life: Life) -> bool:
+        """Whether a start ended without leaving, as far as the recording tells."""
+        if life.left:
+            return False
+        if life.replaced_ns is not None:
+            return True
+        usual_ns = life.usual_ns or self._usual_ns()
+        return self.end_ns - life.lived_ns > _STILL_BEATING * usual_ns
+
+    def excess_ns(self, life: Life) -> int:
+        """By how much its longest silence was longer than its usual one."""
+        if not life.longest:
+            return 0
+        return max(0, life.longest[-1] - (life.usual_ns or self._usual_ns()))
+
+    def row(self, timeout_s: float) -> Row:
+        """What a time-out would have done."""
+        timeout_ns = round(timeout_s * NS_PER_S)
+        alarms: list[Alarm] = []
+        deaths: list[Alarm] = []
+        sure = possible = 0
+        for life in self.lives:
+            early = life.first_longer(timeout_ns)
+            if early is not None:
+                began_ns, length_ns = early
+                alarms.append(_alarm(life, began_ns, timeout_ns, length_ns))
+            elif self.died(life):
+                gone_ns = self.end_ns if life.replaced_ns is None else life.replaced_ns
+                silent_ns = gone_ns - life.last_ns
+                if silent_ns > timeout_ns:
+                    lived = life.lived_ns if life.lived_ns > life.last_ns + timeout_ns else None
+                    found = _alarm(life, life.last_ns, timeout_ns, silent_ns, lived_ns=lived)
+                    (deaths if lived is None else alarms).append(found)
+            excess_ns = self.excess_ns(life)
+            if excess_ns > timeout_ns // 2 + TICK_NS:
+                sure += 1
+            elif excess_ns > timeout_ns // 2:
+                possible += 1
+        return Row(
+            timeout_s=timeout_s,
+            alarms=tuple(sorted(alarms, key=lambda alarm: alarm.earliest_ns)),
+            deaths=tuple(sorted(deaths, key=lambda alarm: alarm.earliest_ns)),
+            adapted=(sure, possible),
+        )
+
+    def sensible(self, current_s: float | None) -> list[float]:
+        """Time-outs worth a row: around the silences that there were, those in use, and round ones."""
+        found = {0.0}
+        for quantile in _QUANTILES:
+            if self.gaps_ns:
+                place = min(len(self.gaps_ns) - 1, int(quantile * len(self.gaps_ns)))
+                found.add(_rounded_up(self.gaps_ns[place]))
+        longest_s = _rounded_up(self.gaps_ns[-1]) if self.gaps_ns else 1.0
+        found.update((longest_s, float(math.ceil(longest_s)), self.recommended_s()))
+        found.update(s for s in _COMMON_S if longest_s / 4 <= s <= longest_s * 6)
+        found.discard(0.0)
+        chosen = sorted(found)[-_ROWS_MAX:]
+        if current_s is not None and current_s not in chosen:
+            chosen = sorted([*chosen, current_s])
+        return chosen
+
+    def recommended_s(self) -> float:
+        """The smallest time-out in whole seconds that bears half as much again as there was.
+
+        Clients beat every half of it, so it must bear that and the worst delay.
+        """
+        excess_ns = max(map(self.excess_ns, self.lives), default=0)
+        return float(max(2, math.ceil(_MARGIN * 2 * excess_ns / NS_PER_S)))
+
+    def _usual_ns(self) -> int:
+        return self.gaps_ns[len(self.gaps_ns) // 2] if self.gaps_ns else TICK_NS
+
+
+def silences_of(history: History) -> Silences:
+    """Reads all silences of a recording with heartbeats, in one pass."""
+    events: Sequence[Event] = history.events
+    lives: dict[tuple[int, int], Life] = {}
+    latest: dict[int, Life] = {}
+    gaps: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    open_: dict[int, tuple[str, tuple[int, int]]] = {}
+    for event in events:
+        if isinstance(event, Invoke):
+            key = (event.process, event.lifetime)
+            name = event.operation
+            life = lives.get(key)
+            if name == HEARTBEAT and "incarnation" not in event.arguments:
+                if life is not None:
+                    _reset(life, event.time_ns, gaps[key])
+                    life.beats += 1
+                continue
+            if name in (REGISTER, SHUTDOWN):
+                open_[event.id] = (name, key)
+            if life is not None:
+                life.lived_ns = event.time_ns
+            previous = latest.get(event.process)
+            if name == REGISTER and previous is not None and previous.lifetime < event.lifetime:
+                if previous.replaced_ns is None:
+                    previous.replaced_ns = event.time_ns
+        elif isinstance(event, Ok | Fail | Info):
+            name, key = open_.pop(event.id, ("", (0, 0)))
+            if not name or not isinstance(event, Ok):
+                continue
+            life = lives.get(key)
+            if name == SHUTDOWN:
+                if life is not None:
+                    life.left = True
+            elif life is None:
+                now_ns = event.time_ns
+                life = lives[key] = Life(key[0], key[1], now_ns, now_ns, now_ns)
+                latest[key[0]] = life
+            else:
+                _reset(life, event.time_ns, gaps[key])
+    every: list[int] = []
+    for key, found in gaps.items():
+        every += found
+        if len(found) > 2:
+            lives[key].usual_ns = round(median(found))
+    origin_ns = events[0].time_ns if events else 0
+    end_ns = events[-1].time_ns if events else 0
+    return Silences(tuple(lives.values()), origin_ns, end_ns, tuple(sorted(every)))
+
+
+def _reset(life: Life, time_ns: int, gaps: list[int]) -> None:
+    gap_ns = time_ns - life.last_ns
+    gaps.append(gap_ns)
+    if not life.longest or gap_ns > life.longest[-1]:
+        life.longest.append(gap_ns)
+        life.began_ns.append(life.last_ns)
+    life.last_ns = life.lived_ns = time_ns
+
+
+def _alarm(
+    life: Life, began_ns: int, timeout_ns: int, silent_ns: int, *, lived_ns: int | None = -1
+) -> Alarm:
+    """An alarm in a silence; unless told otherwise, the process was heard of at its end."""
+    return Alarm(
+        process=life.process,
+        lifetime=life.lifetime,
+        last_heard_ns=began_ns,
+        earliest_ns=began_ns + timeout_ns,
+        latest_ns=began_ns + min(silent_ns, timeout_ns + TICK_NS),
+        lived_ns=began_ns + silent_ns if lived_ns == -1 else lived_ns,
+        is_sure=silent_ns > timeout_ns + TICK_NS,
+    )
+
+
+def _rounded_up(time_ns: int) -> float:
+    """A time in seconds, rounded up to two digits that count."""
+    time_s = time_ns / NS_PER_S
+    if time_s <= 0:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(time_s)) - 1)
+    return round(math.ceil(time_s / unit) * unit, 9)
