@@ -2,7 +2,7 @@
 
 The methods of jaxlib's client class are replaced by ones that write an event before and after, so that
 the program stays as it is. Every event is one `write` to a file of the process's own: SIGKILL loses
-nothing that was written.
+nothing that was written. Whatever goes wrong with the recording ends the recording, never the program.
 """
 
 from __future__ import annotations
@@ -11,30 +11,26 @@ import contextlib
 import functools
 import os
 import re
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from checker.history import (
-    LIVE_PROCESSES,
-    SHUTDOWN,
-    Enter,
-    Event,
-    Exit,
-    Fail,
-    Header,
-    HistoryWriter,
-    Info,
-    Invoke,
-    Ok,
-    Start,
-    value_fields,
-)
 from jax_bridge import compat
-from jax_bridge.conditions import BLOCK, Inside
+from jax_bridge.recorder.complaints import complain
+from jax_bridge.recorder.lines import EventLines, header_line, remark_line, value_fields
+
+if TYPE_CHECKING:
+    from jax_bridge.conditions import Inside
+
+_LIVE_PROCESSES = "live_processes"
+_BLOCK = "block"
+"""The name of a block in a condition."""
+
+REMARKS = "recorder"
+"""The lane of what a recorder remarks."""
 
 _DEFINITE_CODES = frozenset(
     {
@@ -53,8 +49,10 @@ _DEFINITE_CODES = frozenset(
 
 _CODE = re.compile(r"([A-Z_]{2,}):")
 _PROBES = 3
+_MESSAGE_MAX = 500
 
-Arguments = Callable[..., Mapping[str, Any]]
+Arguments = Callable[..., Mapping[str, object]]
+"""How arguments look in a history; called with all processes and the arguments themselves."""
 
 
 class ProcessRecorder:
@@ -65,19 +63,32 @@ class ProcessRecorder:
     `id`; a reference would keep them from being destroyed, by which a client leaves the job.
 
     Args:
-      path: The file of this start.
+      path: The file of this start. If it exists, it is continued.
       process: Who this is.
-      processes: How many the job has.
+      processes: How many the job has, or None if that is not known. Then the header names this
+        process alone, and who reads the file must know the others (`checker.history.read_part`).
       hold: Where to stop and wait for SIGKILL, if anywhere.
       held_path: Created when the process stands there.
+      cannot_know, details: For the header.
+
+    Raises:
+      OSError: the file cannot be opened.
     """
 
     def __init__(
-        self, path: Path, *, process: int, processes: int, hold: Inside | None, held_path: Path
+        self,
+        path: Path,
+        *,
+        process: int,
+        processes: int | None,
+        hold: Inside | None = None,
+        held_path: Path | None = None,
+        cannot_know: Sequence[str] = (),
+        details: Mapping[str, object] | None = None,
     ) -> None:
         self.process = process
-        self.everybody = frozenset(range(processes))
-        self._hold = hold
+        self.everybody = frozenset(() if processes is None else range(processes))
+        self.hold = None if hold is None else (hold.operation, hold.count)
         self._held_path = held_path
         self._counts: dict[str, int] = {}
         self._operations = 0
@@ -86,8 +97,15 @@ class ProcessRecorder:
         self._incarnation_of: dict[int, int | None] = {}
         self._lock = threading.RLock()
         self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        header = Header(source="processes", participants=tuple(range(processes)))
-        self._writer = HistoryWriter(self._write, header)
+        self._lines = EventLines(process)
+        participants = (process,) if processes is None else tuple(range(processes))
+        self._write(header_line(participants, cannot_know, details or {}))
+        _abandon_in_forks(self)
+
+    def made(self, client: int) -> None:
+        """A client was made; an earlier one of the same `id` is no more."""
+        with self._lock:
+            self._lifetime_of.pop(client, None)
 
     def start(self, client: int, since_ns: int, incarnation: int | None) -> None:
         """A client has connected; once more in the same incarnation is nothing new."""
@@ -99,79 +117,107 @@ class ProcessRecorder:
                 del self._lifetime_of[client]
                 lifetime = self._lifetime(client)
             self._incarnation_of[lifetime] = incarnation
-            self._append(Start, lifetime, incarnation=incarnation, since_ns=since_ns)
+            self._write(self._lines.start(time.monotonic_ns(), lifetime, incarnation, since_ns))
 
     def invoke(self, client: int, operation: str, arguments: Mapping[str, object]) -> int:
         """A call begins; returns its id."""
         with self._lock:
             number = self._operations
-            self._operations += 1
-            lifetime = self._lifetime(client)
-            self._append(Invoke, lifetime, id=number, operation=operation, arguments=arguments)
+            self._operations = number + 1
+            lifetime = self._lifetime_of.get(client)
+            if lifetime is None:
+                lifetime = self._lifetime(client)
+            now_ns = time.monotonic_ns()
+            self._write(self._lines.invoke(now_ns, lifetime, number, operation, arguments))
         return number
 
     def ok(self, client: int, number: int, result: object) -> None:
-        """A call has returned."""
-        self._append(Ok, self._lifetime(client), id=number, result=result)
+        """A call has returned; a live set is a dictionary from process to incarnation."""
+        with self._lock:
+            lifetime = self._lifetime_of.get(client)
+            if lifetime is None:
+                lifetime = self._lifetime(client)
+            self._write(self._lines.ok(time.monotonic_ns(), lifetime, number, result))
 
     def error(self, client: int, number: int, error: BaseException) -> None:
         """A call has raised."""
         text = str(error)
         code = _CODE.match(text)
         name = code[1] if code else type(error).__name__
-        kind = Fail if name in _DEFINITE_CODES else Info
-        message = text.split("\n", maxsplit=1)[0][:500]
-        self._append(kind, self._lifetime(client), id=number, code=name, message=message)
+        with self._lock:
+            line = self._lines.error(
+                time.monotonic_ns(),
+                self._lifetime(client),
+                number,
+                kind="fail" if name in _DEFINITE_CODES else "info",
+                code=name,
+                message=_first_line(text),
+            )
+            self._write(line)
 
-    def enter(self, live: dict[int, int]) -> int:
+    def enter(self, live: Mapping[int, int]) -> int:
         """A block begins; returns its number."""
         with self._lock:
             block = self._blocks
             self._blocks += 1
-            self._append(Enter, self._latest_lifetime(), block=block, live=dict(live))
+            lifetime = self._latest_lifetime()
+            self._write(self._lines.enter(time.monotonic_ns(), lifetime, block, live))
         return block
 
     def exit(
         self, block: int, outcome: str, failed: tuple[int, ...] = (), message: str = ""
     ) -> None:
         """A block has ended."""
-        self._append(
-            Exit,
-            self._latest_lifetime(),
-            block=block,
-            outcome=outcome,
-            failed=failed,
-            message=message[:500],
-        )
+        with self._lock:
+            line = self._lines.exit(
+                time.monotonic_ns(),
+                self._latest_lifetime(),
+                block,
+                outcome=outcome,
+                failed=failed,
+                message=message[:_MESSAGE_MAX],
+            )
+            self._write(line)
+
+    def remark(self, sentence: str) -> None:
+        """Something about this process that is no event, for people."""
+        with self._lock:
+            remark = f"process {self.process}: {_first_line(sentence)}"
+            self._write(remark_line(time.monotonic_ns(), remark, REMARKS))
+
+    def abandon(self) -> None:
+        """Writes nothing from now on: in a fork, the file is the parent's."""
+        self._lock = threading.RLock()  # Another thread of the parent may have held the old one.
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def stop(self, problem: str) -> None:
+        """Ends the recording, and says why, if standard error is there."""
+        self._file = None
+        complain(f"recording stopped: {problem}")
 
     def is_held(self, operation: str) -> bool:
         """Counts a call of `operation`, and says whether it is the one to be killed in."""
+        if self.hold is None:
+            return False
         count = self._counts[operation] = self._counts.get(operation, 0) + 1
-        return self._hold == Inside(operation, count)
+        return self.hold == (operation, count)
 
     def wait_to_be_killed(self) -> None:
         """Tells the launcher that the process stands where it asked for, and stays there."""
+        assert self._held_path is not None
         self._held_path.touch()
         threading.Event().wait()
 
     def _lifetime(self, client: int) -> int:
-        with self._lock:
-            return self._lifetime_of.setdefault(client, len(self._incarnation_of))
+        lifetime = self._lifetime_of.get(client)
+        if lifetime is None:
+            lifetime = self._lifetime_of[client] = len(self._incarnation_of)
+        return lifetime
 
     def _latest_lifetime(self) -> int:
         return max(self._incarnation_of, default=0)
-
-    def _append(self, kind: Callable[..., Event], lifetime: int, **fields: Any) -> None:
-        with self._lock:
-            if self._file is not None:
-                self._writer.append(
-                    kind(
-                        time_ns=time.monotonic_ns(),
-                        process=self.process,
-                        lifetime=lifetime,
-                        **fields,
-                    )
-                )
 
     def _write(self, lines: bytes) -> None:
         """One write per event. A disk that is full ends the recording, never the program."""
@@ -179,16 +225,52 @@ class ProcessRecorder:
             return
         try:
             written = os.write(self._file, lines)
-            problem = "" if written == len(lines) else "the disk is full"
         except OSError as error:
-            problem = str(error)
-        if problem:
-            self._file = None
-            print(f"coordlab: recording stopped: {problem}", file=sys.stderr)
+            self.stop(str(error))
+            return
+        if written != len(lines):
+            self.stop("the disk is full")
+
+
+def _abandon_in_forks(recorder: ProcessRecorder) -> None:
+    alive = weakref.ref(recorder)
+
+    def abandon() -> None:
+        found = alive()
+        if found is not None:
+            found.abandon()
+
+    os.register_at_fork(after_in_child=abandon)
+
+
+RecorderOf = Callable[[int], ProcessRecorder | None]
+"""By the `id` of a client, who records it; None: nobody does."""
 
 
 def install(recorder: ProcessRecorder) -> None:
-    """Replaces the methods of jaxlib's client class by recording ones."""
+    """Replaces the methods of jaxlib's client class by ones that this recorder sees."""
+    record_clients(lambda _: recorder)
+
+    client_class = compat.client_class()
+    connect = client_class.connect
+
+    @functools.wraps(connect)
+    def connect_and_see_blocks(self: Any) -> Any:
+        result = connect(self)
+        live_devices_class = compat.live_devices_class()
+        if live_devices_class is not None:
+            record_blocks(live_devices_class, lambda _: recorder)
+        return result
+
+    client_class.connect = connect_and_see_blocks
+
+
+def record_clients(recorder_of: RecorderOf) -> None:
+    """Replaces the methods of jaxlib's client class by recording ones.
+
+    Args:
+      recorder_of: Asked in each call of a client.
+    """
     client_class = compat.client_class()
     get_live_nodes = client_class.get_live_nodes
     probe = client_class.key_value_try_get
@@ -197,21 +279,29 @@ def install(recorder: ProcessRecorder) -> None:
 
     @functools.wraps(connect)
     def recorded_connect(self: Any) -> Any:
+        recorder = recorder_of(id(self))
+        if recorder is None:
+            return connect(self)
         since_ns = time.monotonic_ns()
-        result = connect(self)
+        try:
+            result = connect(self)
+        except Exception as error:
+            with _never_breaking(recorder):
+                recorder.remark(f"could not connect: {error}")
+            raise
         # jaxlib does not tell its incarnation; a round of this process alone does, at once.
         incarnation = None
         with contextlib.suppress(Exception):  # The program asked to connect, and for nothing more.
             incarnation = get_live_nodes(self, [recorder.process]).get(recorder.process)
-        recorder.start(id(self), since_ns, incarnation)
-        _install_blocks(recorder)
+        with _never_breaking(recorder):
+            recorder.start(id(self), since_ns, incarnation)
         return result
 
     client_class.connect = recorded_connect
     for name, (operation, arguments, result_of) in _METHODS.items():
         method = getattr(client_class, name)
         recorded = _recorded(
-            recorder,
+            recorder_of,
             method,
             operation=operation,
             arguments=arguments,
@@ -222,33 +312,53 @@ def install(recorder: ProcessRecorder) -> None:
 
 
 def _recorded(
-    recorder: ProcessRecorder,
+    recorder_of: RecorderOf,
     method: Callable[..., Any],
     *,
     operation: str,
     arguments: Arguments,
-    result_of: Callable[[Any], object],
+    result_of: Callable[[Any], object] | None,
     probe: Callable[..., Any],
 ) -> Callable[..., Any]:
     @functools.wraps(method)
     def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        described = dict(arguments(*args, **kwargs))
-        if described.get("participants") == recorder.everybody:
-            del described["participants"]  # It is understood, and long in large jobs.
-        elif "participants" in described:
-            described["participants"] = tuple(sorted(described["participants"]))
-        number = recorder.invoke(id(self), operation, described)
-        if recorder.is_held(operation):
+        client = id(self)
+        recorder = recorder_of(client)
+        if recorder is None:
+            return method(self, *args, **kwargs)
+        # This is within the time of the program's call: no helpers here that could be done without.
+        number = None
+        try:
+            described = arguments(recorder.everybody, *args, **kwargs)
+            number = recorder.invoke(client, operation, described)
+        except Exception:  # noqa: BLE001, S110 - what jaxlib will refuse, in its own words
+            pass
+        if recorder.hold is not None and recorder.is_held(operation):
             _stay_inside(recorder, functools.partial(method, self, *args, **kwargs), self, probe)
         try:
             result = method(self, *args, **kwargs)
         except Exception as error:
-            recorder.error(id(self), number, error)
+            if number is not None:
+                with _never_breaking(recorder):
+                    recorder.error(client, number, error)
             raise
-        recorder.ok(id(self), number, result_of(result))
+        if number is not None:
+            try:
+                recorder.ok(client, number, None if result_of is None else result_of(result))
+            except Exception as error:  # noqa: BLE001 - as `_never_breaking`
+                recorder.stop(f"{type(error).__name__}: {error}")
         return result
 
     return recorded
+
+
+@contextlib.contextmanager
+def _never_breaking(recorder: ProcessRecorder) -> Iterator[None]:
+    """A mistake of the recorder, or memory that is full, costs the recording."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+        recorder.stop(f"{type(error).__name__}: {error}")
 
 
 def _stay_inside(
@@ -272,20 +382,29 @@ def _stay_inside(
     recorder.wait_to_be_killed()
 
 
-def _install_blocks(recorder: ProcessRecorder) -> None:
-    live_devices_class = compat.live_devices_class()
-    if live_devices_class is None or hasattr(live_devices_class, "recorded_by_coordlab"):
+def record_blocks(live_devices_class: Any, recorder_of: RecorderOf) -> None:
+    """Has the blocks of the class behind `live_devices` recorded; a second time is nothing.
+
+    Args:
+      live_devices_class: As `compat.live_devices_class` finds it.
+      recorder_of: Asked in each block, about the program's client.
+    """
+    if hasattr(live_devices_class, "recorded_by_coordlab"):
         return
     live_devices_class.recorded_by_coordlab = True
     original = live_devices_class.__call__
 
     @contextlib.contextmanager
     def recorded(self: Any, devices: Any) -> Iterator[Any]:
+        recorder = recorder_of(id(compat.current_client()))
         manager = original(self, devices)
         alive = manager.__enter__()
-        block = recorder.enter(compat.live_incarnations(self))
-        if recorder.is_held(BLOCK):
-            recorder.wait_to_be_killed()
+        block = None
+        if recorder is not None:
+            with _never_breaking(recorder):
+                block = recorder.enter(compat.live_incarnations(self))
+            if recorder.is_held(_BLOCK):
+                recorder.wait_to_be_killed()
         raised: BaseException | None = None
         try:
             yield alive
@@ -301,92 +420,94 @@ def _install_blocks(recorder: ProcessRecorder) -> None:
 
 
 @contextlib.contextmanager
-def _recorded_exit(recorder: ProcessRecorder, block: int) -> Iterator[None]:
+def _recorded_exit(recorder: ProcessRecorder | None, block: int | None) -> Iterator[None]:
+    if recorder is None or block is None:
+        yield
+        return
     try:
         yield
     except BaseException as error:
-        failed = compat.failed_processes(error)
-        text = f"{type(error).__name__}: {error}".split("\n")[0]
-        recorder.exit(block, "raised" if failed is None else "failed", failed or (), text)
+        with _never_breaking(recorder):
+            failed = compat.failed_processes(error)
+            text = _first_line(f"{type(error).__name__}: {error}")
+            recorder.exit(block, "raised" if failed is None else "failed", failed or (), text)
         raise
-    recorder.exit(block, "completed")
+    with _never_breaking(recorder):
+        recorder.exit(block, "completed")
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", maxsplit=1)[0][:_MESSAGE_MAX]
 
 
 # --- operations: how arguments and results look in a history -----------------------------------------
 
 
-def _live_arguments(processes: Any) -> Mapping[str, object]:
-    return {"participants": frozenset(int(process) for process in processes)}
+def _live_arguments(everybody: frozenset[int], processes: Any) -> Mapping[str, object]:
+    if everybody == set(processes):
+        return {}  # It is understood, and long in large jobs.
+    return {"participants": sorted({int(process) for process in processes})}
 
 
 def _live_result(live: Any) -> object:
-    return {int(process): int(incarnation) for process, incarnation in live.items()}
-
-
-def _as_bytes(value: str | bytes) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
+    return live  # A dictionary, made for this call alone.
 
 
 def _set_arguments(
-    key: str, value: str | bytes, allow_overwrite: bool = False
+    _: object, key: str, value: str | bytes, allow_overwrite: bool = False
 ) -> Mapping[str, object]:
-    fields = value_fields(_as_bytes(value))
-    return {"key": key, "value": fields, "allow_overwrite": allow_overwrite}
+    return {"key": key, "value": value_fields(value), "allow_overwrite": bool(allow_overwrite)}
 
 
-def _key_arguments(key: str, *_: object, **__: object) -> Mapping[str, object]:
+def _key_arguments(_: object, key: str) -> Mapping[str, object]:
     return {"key": key}
 
 
-def _get_arguments(key: str, timeout_in_ms: int) -> Mapping[str, object]:
-    return {"key": key, "timeout_ms": timeout_in_ms}
+def _get_arguments(_: object, key: str, timeout_in_ms: int) -> Mapping[str, object]:
+    return {"key": key, "timeout_ms": int(timeout_in_ms)}
 
 
-def _increment_arguments(key: str, increment: int) -> Mapping[str, object]:
-    return {"key": key, "increment": increment}
+def _increment_arguments(_: object, key: str, increment: int) -> Mapping[str, object]:
+    return {"key": key, "increment": int(increment)}
 
 
 def _barrier_arguments(
-    barrier_id: str, timeout_in_ms: int, process_ids: Any = None
+    _: object, barrier_id: str, timeout_in_ms: int, process_ids: Any = None
 ) -> Mapping[str, object]:
     members = None if process_ids is None else sorted(int(process) for process in process_ids)
-    return {"barrier": barrier_id, "timeout_ms": timeout_in_ms, "processes": members}
+    return {"barrier": barrier_id, "timeout_ms": int(timeout_in_ms), "processes": members}
 
 
-def _no_arguments(*_: object, **__: object) -> Mapping[str, object]:
+def _no_arguments(_: object) -> Mapping[str, object]:
     return {}
 
 
 def _value_result(value: str | bytes) -> object:
-    return value_fields(_as_bytes(value))
+    return value_fields(value)
 
 
 def _entries_result(entries: Any) -> object:
-    return [[key, value_fields(_as_bytes(value))] for key, value in entries]
-
-
-def _nothing(_: object) -> object:
-    return None
+    return [[key, value_fields(value)] for key, value in entries]
 
 
 def _number_result(value: Any) -> object:
     return int(value)
 
 
-_METHODS: dict[str, tuple[str, Arguments, Callable[[Any], object]]] = {
-    "get_live_nodes": (LIVE_PROCESSES, _live_arguments, _live_result),
-    "key_value_set": ("key_value_set", _set_arguments, _nothing),
-    "key_value_set_bytes": ("key_value_set", _set_arguments, _nothing),
+_METHODS: dict[str, tuple[str, Arguments, Callable[[Any], object] | None]] = {
+    "get_live_nodes": (_LIVE_PROCESSES, _live_arguments, _live_result),
+    "key_value_set": ("key_value_set", _set_arguments, None),
+    "key_value_set_bytes": ("key_value_set", _set_arguments, None),
     "blocking_key_value_get": ("key_value_get", _get_arguments, _value_result),
     "blocking_key_value_get_bytes": ("key_value_get", _get_arguments, _value_result),
     "key_value_try_get": ("key_value_try_get", _key_arguments, _value_result),
     "key_value_try_get_bytes": ("key_value_try_get", _key_arguments, _value_result),
     "key_value_dir_get": ("key_value_dir_get", _key_arguments, _entries_result),
     "key_value_dir_get_bytes": ("key_value_dir_get", _key_arguments, _entries_result),
-    "key_value_delete": ("key_value_delete", _key_arguments, _nothing),
+    "key_value_delete": ("key_value_delete", _key_arguments, None),
     "key_value_increment": ("key_value_increment", _increment_arguments, _number_result),
-    "wait_at_barrier": ("barrier", _barrier_arguments, _nothing),
-    "shutdown": (SHUTDOWN, _no_arguments, _nothing),
+    "wait_at_barrier": ("barrier", _barrier_arguments, None),
+    "shutdown": ("shutdown", _no_arguments, None),
 }
 
 OPERATIONS = frozenset(operation for operation, _, _ in _METHODS.values())

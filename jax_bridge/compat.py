@@ -28,7 +28,14 @@ def client_class() -> Any:
     return _jax.DistributedRuntimeClient
 
 
-def new_client(address: str, process: int, *, heartbeat_timeout_s: int, init_timeout_s: int) -> Any:
+def new_client(
+    address: str,
+    process: int,
+    *,
+    heartbeat_timeout_s: int,
+    init_timeout_s: int,
+    shutdown_timeout_s: int | None = None,
+) -> Any:
     """A bare client of the coordination service, not connected."""
     from jaxlib import _jax
 
@@ -36,19 +43,31 @@ def new_client(address: str, process: int, *, heartbeat_timeout_s: int, init_tim
         address,
         process,
         init_timeout=init_timeout_s,
+        shutdown_timeout=shutdown_timeout_s,
         heartbeat_timeout=heartbeat_timeout_s,
         use_compression=True,
     )
 
 
 def new_service(
-    address: str, processes: int, *, recoverable: bool, heartbeat_timeout_s: int
+    address: str,
+    processes: int,
+    *,
+    recoverable: bool,
+    heartbeat_timeout_s: int,
+    register_timeout_s: int | None = None,
+    shutdown_timeout_s: int | None = None,
 ) -> Any:
     """The C++ coordination service, running as long as the object lives."""
     from jaxlib import _jax
 
     return _jax.get_distributed_runtime_service(
-        address, processes, heartbeat_timeout=heartbeat_timeout_s, recoverable=recoverable
+        address,
+        processes,
+        heartbeat_timeout=heartbeat_timeout_s,
+        cluster_register_timeout=register_timeout_s,
+        shutdown_timeout=shutdown_timeout_s,
+        recoverable=recoverable,
     )
 
 
@@ -106,3 +125,53 @@ def failed_processes(error: BaseException) -> tuple[int, ...] | None:
     if devices is None:
         return None
     return tuple(sorted({device.process_index for device in devices}))
+
+
+BLOCKS_MODULE = "jax.experimental.multihost_utils"
+"""Has `live_devices`."""
+
+
+def replace_client_maker(runtime: Any, made: Callable[[Any, str, int], None]) -> None:
+    """Has `made` told of each client of the coordination service that a program makes.
+
+    Args:
+      runtime: The module called `RUNTIME_MODULE`.
+      made: Called with the client, the service's address, and the number of the process.
+    """
+    make = runtime.get_distributed_runtime_client
+
+    def get_distributed_runtime_client(*arguments: Any, **named: Any) -> Any:
+        client = make(*arguments, **named)  # Raises if an argument is missing.
+        address = arguments[0] if arguments else named["address"]
+        process = arguments[1] if len(arguments) > 1 else named["node_id"]
+        made(client, address, process)
+        return client
+
+    get_distributed_runtime_client.__doc__ = make.__doc__
+    runtime.get_distributed_runtime_client = get_distributed_runtime_client
+
+
+def processes_of_job(address: str, process: int) -> int | None:
+    """How many processes the job has, if `jax.distributed.initialize` is making this client now.
+
+    Args:
+      address: The service's, as the client has it.
+      process: The client's number.
+    """
+    distributed = sys.modules.get("jax._src.distributed")
+    state = getattr(distributed, "global_state", None)
+    if state is None or (state.coordinator_address, state.process_id) != (address, process):
+        return None
+    return int(state.num_processes)
+
+
+def current_client() -> Any:
+    """The client that `jax.distributed.initialize` made, or None."""
+    distributed = sys.modules.get("jax._src.distributed")
+    return getattr(getattr(distributed, "global_state", None), "client", None)
+
+
+def jaxlib_version() -> str | None:
+    """Of the jaxlib that this program has imported, or None."""
+    version = getattr(sys.modules.get("jaxlib.version"), "__version__", None)
+    return None if version is None else str(version)

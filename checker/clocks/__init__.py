@@ -7,6 +7,7 @@
 """
 
 from checker.clocks.correction import with_uncertainty
+from checker.clocks.jobs import DifferentJobs, Joined, UnknownClocks, join
 from checker.clocks.messages import messages_between, messages_of
 from checker.clocks.offsets import (
     Clocks,
@@ -14,17 +15,23 @@ from checker.clocks.offsets import (
     Message,
     Offset,
     estimate,
+    estimate_drifting,
     within,
 )
 from checker.clocks.report import clock_report
 
 __all__ = [
     "Clocks",
+    "DifferentJobs",
     "InconsistentClocksError",
+    "Joined",
     "Message",
     "Offset",
+    "UnknownClocks",
     "clock_report",
     "estimate",
+    "estimate_drifting",
+    "join",
     "messages_between",
     "messages_of",
     "with_uncertainty",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from checker.clocks.offsets import Clocks, Offset
-from checker.history.events import Crash, Event, Start
+from checker.history.events import Crash, Event, Fault, Start
 from checker.history.history import History
 from checker.operations import OPEN_NS, Operations, from_intervals
 
@@ -43,6 +43,27 @@ def with_uncertainty(
     return _corrected_operations(times, correction)
 
 
+def by_the_reference(history: History, offset: Offset, *, drift_ns: int = 0) -> History:
+    """What one host recorded, by the reference's clock; faults, too.
+
+    Args:
+      history: All times by this host's clock.
+      offset: How far that is ahead of the reference's.
+      drift_ns: How far either clock may have moved meanwhile.
+
+    Raises:
+      ValueError: the offset is not bounded.
+    """
+    ahead_ns, error_ns = _correction(0, offset)
+    error_ns += drift_ns
+    events = [
+        replace(_later(event, -ahead_ns), uncertainty_ns=event.uncertainty_ns + error_ns)
+        for event in history.events
+    ]
+    faults = tuple(_fault_later(fault, -ahead_ns) for fault in history.faults)
+    return replace(history, events=events, faults=faults)
+
+
 class _Correction(NamedTuple):
     ahead_ns: int
     error_ns: int
@@ -71,14 +92,7 @@ def _corrected_history(history: History, correction: Callable[[int], _Correction
     moved.sort(key=lambda event: event.time_ns)
     faults = history.faults
     if first_ns < 0:
-        faults = tuple(
-            replace(
-                fault,
-                time_ns=fault.time_ns - first_ns,
-                until_ns=None if fault.until_ns is None else fault.until_ns - first_ns,
-            )
-            for fault in faults
-        )
+        faults = tuple(_fault_later(fault, -first_ns) for fault in faults)
     return replace(history, events=moved, faults=faults)
 
 
@@ -87,6 +101,11 @@ def _later(event: Event, by_ns: int) -> Event:
     if isinstance(event, Start | Crash) and event.since_ns is not None:
         return replace(event, time_ns=time_ns, since_ns=event.since_ns + by_ns)
     return replace(event, time_ns=time_ns)
+
+
+def _fault_later(fault: Fault, by_ns: int) -> Fault:
+    until_ns = None if fault.until_ns is None else fault.until_ns + by_ns
+    return replace(fault, time_ns=fault.time_ns + by_ns, until_ns=until_ns)
 
 
 def _corrected_operations(

@@ -9,11 +9,11 @@ does not, the clocks are blamed first: with unknown clocks, nobody could tell.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 from checker.clocks.offsets import Message
-from checker.history.events import Event, Fail, Invoke, Ok
+from checker.history.events import LIVE_PROCESSES, Event, Fail, Invoke, Ok
 from checker.history.history import History
 from checker.live_processes.lifetimes import Call, Lifetime, Lifetimes
 
@@ -24,83 +24,125 @@ _SETS: Final = ("key_value_set",)
 _GETS: Final = ("key_value_get", "key_value_try_get")
 
 
-def messages_of(history: History, *, host_of: Mapping[int, int] | None = None) -> list[Message]:
+HostOf: TypeAlias = Mapping[int, int] | Callable[[int, int], int]
+"""By process, its host; or by process and lifetime, as a process may come back elsewhere."""
+
+
+class _Sight(NamedTuple):
+    """A message between lifetimes, each named by its process and number."""
+
+    sender: tuple[int, int]
+    sent_ns: int
+    receiver: tuple[int, int]
+    received_ns: int
+    what: str
+
+
+def host_function(host_of: HostOf | None) -> Callable[[int, int], int]:
+    """The host of a process and lifetime; each process is a host of its own if nothing is known."""
+    if callable(host_of):
+        return host_of
+    known: Mapping[int, int] = {} if host_of is None else host_of
+    return lambda process, _: known.get(process, process)
+
+
+def messages_of(history: History, *, host_of: HostOf | None = None) -> list[Message]:
     """The messages that a history tells, up to a number.
 
     Args:
       history: Each process recorded by the clock of its host.
-      host_of: By process, its host; each is one of its own if left out.
+      host_of: Each process has a host of its own if left out.
     """
+    host = host_function(host_of)
     found: list[Message] = []
-    for messages in (_values_read, _barriers_passed, _rounds_answered):
-        for message in messages(history):
+    for sights in (_values_read, _barriers_passed, _rounds_answered):
+        for sight in sights(history):
             if len(found) >= MESSAGES_MAX:
                 return found
-            if host_of is not None:
-                message = message._replace(
-                    sender=host_of.get(message.sender, message.sender),
-                    receiver=host_of.get(message.receiver, message.receiver),
-                )
-            found.append(message)
+            sender, receiver = host(*sight.sender), host(*sight.receiver)
+            found.append(Message(sender, sight.sent_ns, receiver, sight.received_ns, sight.what))
     return found
 
 
-def messages_between(client: History, server: History, *, server_host: int = -1) -> list[Message]:
+_PROTOCOL: Final = frozenset({"register", "heartbeat", "poll_for_error", "watch_tasks"})
+"""Calls that a service's side may record, and callers never do."""
+
+
+def messages_between(
+    client: History,
+    server: History,
+    *,
+    server_host: int = -1,
+    host_of: HostOf | None = None,
+) -> list[Message]:
     """The messages of calls that both ends recorded.
 
     Each call arrives after it was sent, and is answered before its caller has the answer.
 
-    Calls have no common number, so the calls of an incarnation are paired in order, as long as
-    both ends tell the same. A call that never arrived ends that, as do two that are open at once.
+    Calls have no common number. Those of an incarnation that ask for the same (the same operation, key
+    and processes) are paired in order. Two that are open at once end that; and where the service saw
+    more calls than the callers, as of code that is not recorded, none are paired.
 
     Args:
       client: Of the callers.
       server: Of the service that they called.
       server_host: A number for the service's host.
+      host_of: Of the callers; each has a host of its own if left out.
     """
+    host = host_function(host_of)
     found = []
     ours, theirs = _calls_of(client), _calls_of(server)
     for caller, calls in ours.items():
+        arrivals = theirs.get(caller, [])
+        if len(arrivals) > len(calls):
+            continue
         free_ns: int | None = 0
-        for (sent, got), (arrived, replied) in zip(calls, theirs.get(caller, ()), strict=False):
-            is_other = (sent.operation, _key(sent)) != (arrived.operation, _key(arrived))
-            if is_other or free_ns is None or sent.time_ns < free_ns:
+        for (sent, got), (arrived, replied) in zip(calls, arrivals, strict=False):
+            if free_ns is None or sent.time_ns < free_ns:
                 break
             free_ns = None if got is None else got.time_ns
             what = f"{sent.operation} of process {sent.process}"
-            found.append(
-                Message(sent.process, _earliest(sent), server_host, _latest(arrived), what)
-            )
+            here = host(sent.process, sent.lifetime)
+            found.append(Message(here, _earliest(sent), server_host, _latest(arrived), what))
             if got is not None and replied is not None:
-                back = Message(
-                    server_host, _earliest(replied), got.process, _latest(got), f"reply to {what}"
-                )
-                found.append(back)
+                back = f"reply to {what}"
+                found.append(Message(server_host, _earliest(replied), here, _latest(got), back))
     return found
 
 
-def _calls_of(history: History) -> dict[tuple[int, int], list[tuple[Invoke, Ok | Fail | None]]]:
-    """By process and incarnation, its calls and their answers, in order."""
+_Caller: TypeAlias = tuple[int, int, str, str]
+"""Process, incarnation, operation, and what it was about."""
+
+
+def _calls_of(history: History) -> dict[_Caller, list[tuple[Invoke, Ok | Fail | None]]]:
+    """The calls of each incarnation and kind and their answers, in order."""
     incarnation: dict[tuple[int, int], int | None] = {}
     for event in history.events:
         if event.incarnation is not None:
             incarnation[event.process, event.lifetime] = event.incarnation
     answers = {event.id: event for event in history.events if isinstance(event, Ok | Fail)}
-    found: dict[tuple[int, int], list[tuple[Invoke, Ok | Fail | None]]] = {}
+    found: dict[_Caller, list[tuple[Invoke, Ok | Fail | None]]] = {}
+    everybody = frozenset(history.header.participants)
     for event in history.events:
-        if isinstance(event, Invoke):
+        if isinstance(event, Invoke) and event.operation not in _PROTOCOL:
             number = incarnation.get((event.process, event.lifetime))
             if number is not None:
-                calls = found.setdefault((event.process, number), [])
-                calls.append((event, answers.get(event.id)))
+                caller = (event.process, number, event.operation, _about(event, everybody))
+                found.setdefault(caller, []).append((event, answers.get(event.id)))
     return found
 
 
-def _key(call: Invoke) -> object:
-    return call.arguments.get("key", call.arguments.get("barrier"))
+def _about(call: Invoke, everybody: frozenset[int]) -> str:
+    """Key or barrier, and the processes, however they are told."""
+    arguments = call.arguments
+    if call.operation == LIVE_PROCESSES:
+        participants = arguments.get("participants", everybody)
+        assert isinstance(participants, Iterable)
+        return repr(sorted(participants))
+    return repr(arguments.get("key", arguments.get("barrier")))
 
 
-def _values_read(history: History) -> Iterable[Message]:
+def _values_read(history: History) -> Iterable[_Sight]:
     """A value that only one call has set, under a key that nothing else changes but deletions."""
     if history.header.source == "server":
         return  # Its store may have held something at the beginning.
@@ -126,10 +168,10 @@ def _values_read(history: History) -> Iterable[Message]:
             if setters[name] == 1 and name[0] not in others:
                 put = set_by[name]
                 what = f"process {put.process} set key {name[0]}, process {get.process} read it"
-                yield Message(put.process, _earliest(put), get.process, _latest(event), what)
+                yield _Sight(_who(put), _earliest(put), _who(get), _latest(event), what)
 
 
-def _barriers_passed(history: History) -> Iterable[Message]:
+def _barriers_passed(history: History) -> Iterable[_Sight]:
     """A barrier that every process called once; nobody passes it before all have come.
 
     Members that started twice are left out: others may have passed without them meanwhile.
@@ -156,10 +198,11 @@ def _barriers_passed(history: History) -> Iterable[Message]:
                 continue
             for member in members:
                 what = f"process {member} came to barrier {name}, process {event.process} passed it"
-                yield Message(member, _earliest(came[member]), event.process, _latest(event), what)
+                call = came[member]
+                yield _Sight(_who(call), _earliest(call), _who(event), _latest(event), what)
 
 
-def _rounds_answered(history: History) -> Iterable[Message]:
+def _rounds_answered(history: History) -> Iterable[_Sight]:
     """Rounds that two lifetimes share come in the program order of both, so the n-th is the n-th."""
     lifetimes = Lifetimes(history)
     if lifetimes.overlapping is not None:
@@ -195,7 +238,17 @@ def _rounds_answered(history: History) -> Iterable[Message]:
             assert call.answered_ns is not None
             sender, receiver = their_lifetime.process, lifetime.process
             what = f"process {sender} called live_processes, process {receiver} had the answer"
-            yield Message(sender, member.invoked_ns, receiver, call.answered_ns, what)
+            yield _Sight(
+                (sender, their_lifetime.number),
+                member.invoked_ns,
+                (receiver, lifetime.number),
+                call.answered_ns,
+                what,
+            )
+
+
+def _who(event: Event) -> tuple[int, int]:
+    return event.process, event.lifetime
 
 
 def _earliest(event: Event) -> int:

@@ -12,10 +12,13 @@ says that no offsets fit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from checker.errors import CheckerError
+
+GIVEN_LIMIT: Final = "the given limit"
+"""What a bound is called that is no message."""
 
 
 class Message(NamedTuple):
@@ -133,25 +136,19 @@ def estimate(
 
     Complexity: linear in the messages, cubic in the hosts.
     """
-    tightest: dict[tuple[int, int], Message] = {}
-    count = 0
+    between = [message for message in messages if message.sender != message.receiver]
+    bounds = tightest(between)
     names = sorted(set(hosts))
     if largest_ns is not None:
         for one in names:
             for other in names:
                 if one != other:
-                    tightest[one, other] = Message(one, 0, other, largest_ns, "the given limit")
-    for message in messages:
-        if message.sender == message.receiver:
-            continue
-        count += 1
-        pair = (message.sender, message.receiver)
-        known = tightest.get(pair)
-        if known is None or _delay(message) < _delay(known):
-            tightest[pair] = message
-    for pair in tightest:
+                    limit = Message(one, 0, other, largest_ns, GIVEN_LIMIT)
+                    known = bounds.get((one, other), limit)
+                    bounds[one, other] = min(known, limit, key=_delay)
+    for pair in bounds:
         names = sorted({*names, *pair})
-    edges = list(tightest.values())
+    edges = list(bounds.values())
     reference = names[0]
     ahead = _shortest(edges, names, reference)
     back = _shortest([_reversed(edge) for edge in edges], names, reference)
@@ -159,7 +156,65 @@ def estimate(
     for host in names:
         below = back.get(host)
         offsets[host] = Offset(None if below is None else -below, ahead.get(host))
-    return Clocks(reference, offsets, count)
+    return Clocks(reference, offsets, len(between))
+
+
+DRIFT_STEPS_MAX: Final = 1000
+"""Each step resolves a contradiction; clocks that still contradict one another did more than drift."""
+
+
+def estimate_drifting(
+    messages: Iterable[Message], hosts: Iterable[int], *, largest_ns: int | None = None
+) -> tuple[Clocks, int]:
+    """Offsets of clocks that drift a little meanwhile, as all do in a long run.
+
+    If no constant offsets fit, each clock may move by the same slack to either side, as little as makes
+    them fit. That may still be less than the clocks moved, so that twice as much is allowed.
+
+    Args:
+      messages: As of `estimate`, as are the others.
+      hosts: All hosts.
+      largest_ns: What is known beforehand.
+
+    Returns:
+      The offsets, and how far each may be outside of its interval at a time.
+
+    Raises:
+      InconsistentClocksError: a slack does not help.
+    """
+    between = [message for message in messages if message.sender != message.receiver]
+    bounds = list(tightest(between).values())
+
+    def with_slack(slack_ns: int) -> Clocks:
+        eased = [m._replace(received_ns=m.received_ns + 2 * slack_ns) for m in bounds]
+        return replace(estimate(eased, hosts, largest_ns=largest_ns), messages=len(between))
+
+    slack_ns = 0
+    for _ in range(DRIFT_STEPS_MAX):
+        try:
+            clocks = with_slack(slack_ns)
+        except InconsistentClocksError as error:
+            last = error
+        else:
+            return (with_slack(2 * slack_ns) if slack_ns else clocks), 2 * slack_ns
+        # The limit that was given is not eased: it is no message.
+        steps = [message for message in last.cycle if message.what != GIVEN_LIMIT]
+        if not steps:
+            break
+        slack_ns += -(-last.excess_ns // (2 * len(steps)))
+    raise last
+
+
+def tightest(messages: Iterable[Message]) -> dict[tuple[int, int], Message]:
+    """Of all messages from one host to another one, the one that bounds their offset best."""
+    found: dict[tuple[int, int], Message] = {}
+    for message in messages:
+        if message.sender != message.receiver:
+            pair = (message.sender, message.receiver)
+            known = found.get(pair)
+            if known is None or _delay(message) < _delay(known):
+                found[pair] = message
+    return found
 
 
 def _delay(message: Message) -> int:

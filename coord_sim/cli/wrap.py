@@ -7,20 +7,18 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
+from coord_sim.cli.commands import exit_code_of_command, running, without_dashes
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.extras import require
 from coord_sim.cli.substitute_services import Services
 from coord_sim.core.semantics import SHIPPED
-from jax_bridge.parent_death import end_with_parent
 from jax_bridge.substitute.environment import substituting
 
 EXAMPLES = """\
@@ -40,22 +38,6 @@ NEVER_USED = (
     "coordlab: warning: nobody asked for a coordination service, so ours was never used "
     "(a `python -E`, `-I` or `-S` is out of reach)"
 )
-
-_PASSED_ON = {
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-}
-_FROM_KEYBOARD = {signal.SIGINT, signal.SIGQUIT}
-"""Ctrl-C and Ctrl-\\ reach all in the foreground, the command too, and must not come twice.
-
-They come from the kernel; what a process sends has a code of at most 0 (sigaction(2)).
-"""
-
-_SIGNAL_BASE = 128
 
 
 def add_parser(subparsers: Any) -> None:
@@ -79,8 +61,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command to its end; its exit code."""
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if not command:
+    words = without_dashes(options.command)
+    if not words:
         options.usage_error("a command is needed, after `--`")
     require("google.protobuf", "server", "wrap")
     require("hpack", "server", "wrap")
@@ -91,59 +73,24 @@ def run(options: argparse.Namespace) -> int:
     if options.verbose:
         logging.basicConfig(level=logging.INFO, format="coordlab: %(asctime)s %(message)s")
     folder = Path(tempfile.mkdtemp(prefix="coordlab-"))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         socket_path = str(folder / "services")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(socket_path)
         listener.listen()  # Requests wait there until the thread takes them.
-        environment = substituting(os.environ, socket_path)
-        signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
-        running = _start(command, environment, mask)
-        services = Services(options.semantics, options.record)
-        thread = _ServiceThread(services, listener)
-        thread.start()
-        try:
-            code = _end_of(running)
-        finally:
-            thread.end()
+        with running(words, substituting(os.environ, socket_path)) as command:
+            services = Services(options.semantics, options.record)
+            thread = _ServiceThread(services, listener)
+            thread.start()
+            try:
+                code = command.wait()
+            finally:
+                thread.end()
         if not services.asked:
             print(NEVER_USED, file=sys.stderr)
-        return code if code >= 0 else _SIGNAL_BASE - code
+        return exit_code_of_command(code)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         shutil.rmtree(folder)
-
-
-# --- the command -----------------------------------------------------------------------------------
-
-
-def _start(
-    command: list[str], environment: dict[str, str], mask: set[int | signal.Signals]
-) -> subprocess.Popen[bytes]:
-    """Starts the command, before there are threads, which do not like forks."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # If ignored, ends of children would be, too.
-
-    def prepare() -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        end_with_parent(signal.SIGTERM)  # It cannot go on without its service.
-
-    try:
-        return subprocess.Popen(command, env=environment, preexec_fn=prepare)  # noqa: PLW1509 - there are no threads yet
-    except OSError as error:
-        raise CommandError(f"cannot run {command[0]}: {error.strerror}") from None
-
-
-def _end_of(running: subprocess.Popen[bytes]) -> int:
-    """Waits for the command, and passes signals on to it; its return code as `Popen` has it."""
-    while True:
-        came = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
-        if came.si_signo == signal.SIGCHLD:
-            code = running.poll()
-            if code is not None:
-                return code
-        elif came.si_signo not in _FROM_KEYBOARD or came.si_code <= 0:
-            running.send_signal(came.si_signo)
 
 
 # --- its services ----------------------------------------------------------------------------------

@@ -28,12 +28,16 @@ def _install_hook() -> None:
 
 
 def _execute_the_next() -> None:
-    """The file of this name that Python would have executed without us, if there is one."""
+    """The file of this name that Python would have executed without us, if there is one.
+
+    It lies behind this one on the path. Those before it are executed already: `coordlab record` has one.
+    """
     from importlib.machinery import PathFinder
 
     here = os.path.realpath(os.path.dirname(__file__))
-    others = [entry for entry in sys.path if os.path.realpath(entry or ".") != here]
-    spec = PathFinder.find_spec(__name__, others)
+    entries = [os.path.realpath(entry or ".") for entry in sys.path]
+    behind = entries[entries.index(here) + 1 :] if here in entries else entries
+    spec = PathFinder.find_spec(__name__, [entry for entry in behind if entry != here])
     if spec is None or spec.loader is None:
         return
     from importlib.util import module_from_spec

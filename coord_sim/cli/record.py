@@ -1,0 +1,165 @@
+"""`coordlab record`: any program's clients of the coordination service, recorded from inside."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from checker.clocks import UnknownClocks, join
+from checker.clocks.jobs import port_of
+from checker.history.parts import Part
+from checker.printable import printable
+from coord_sim.cli.commands import exit_code_of_command, running, without_dashes
+from coord_sim.cli.errors import CommandError, complain
+from coord_sim.cli.merge import Reading, check_out, lines_about
+from coord_sim.cli.recordings import recording_path
+from jax_bridge.recorder.ends import Ends
+from jax_bridge.recorder.preparation import InTheWay, parts_of, prepare, recording, startup_of
+
+EXAMPLES = """\
+examples:
+  coordlab record -- python train.py --steps 100
+      whatever connects to a coordination service, here or in children, is recorded to run.jsonl
+  coordlab record --out four.jsonl -- bash launch_four_processes.sh
+  coordlab wrap -- coordlab record -- python train.py
+      on our service; the other way round does as well
+  coordlab record --prepare recording
+      for processes that a scheduler starts on many hosts: makes a folder, and prints the variable
+      that they need; then: coordlab merge recording --out run.jsonl
+
+The command stays as it is: jaxlib's client class is wrapped from outside, and every event is one write
+to a file of the process's own. A second service's job is written to run-2.jsonl. Exit code: the
+command's, or 128 + the number of the signal that ended it. Out of reach: `python -E`, `-I` or `-S`,
+programs that set PYTHONPATH for their children, and other machines without --prepare.
+"""
+
+NOTHING = (
+    "coordlab: warning: no program made a client of a coordination service, so there is nothing to "
+    "record (does it call jax.distributed.initialize()? A `python -E`, `-I` or `-S` is out of reach)"
+)
+
+PATIENCE_S = 2.0
+"""So long processes that outlive the command may take to end."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "record",
+        help="record what any program asks of its coordination service",
+        description="Runs a command and records its clients of the coordination service.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="coordlab record [-h] [--out FILE] [--keep-parts] -- COMMAND ...\n"
+        "       coordlab record --prepare FOLDER",
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the history (default: run.jsonl)")
+    parser.add_argument(
+        "--keep-parts",
+        action="store_true",
+        help="keep what each process wrote, in the folder OUT without .jsonl and with .parts",
+    )
+    parser.add_argument(
+        "--prepare",
+        type=Path,
+        metavar="FOLDER",
+        help="run nothing: make a folder by which processes started elsewhere are recorded",
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
+    parser.set_defaults(run=run, usage_error=parser.error)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prepares a folder, or runs the command to its end; its exit code."""
+    words = without_dashes(options.command)
+    if options.prepare is not None:
+        if words or options.out is not None or options.keep_parts:
+            options.usage_error("--prepare runs nothing: give no command and no other option")
+        return _prepare(options.prepare)
+    if not words:
+        options.usage_error("a command is needed, after `--`; or --prepare FOLDER")
+    out = Path("run.jsonl") if options.out is None else options.out
+    check_out(out)
+    folder = out.with_name(out.name.removesuffix(".jsonl") + ".parts")
+    _make(folder, for_other_machines=False)
+    try:
+        with running(words, recording(os.environ, folder)) as command:
+            ends = Ends(parts_of(folder))
+            ends.start()
+            code = command.wait()
+            report = ends.finish(command.pid, _wait_status(code), PATIENCE_S)
+    except CommandError:
+        shutil.rmtree(folder)
+        raise
+    for sentence in (*report.running, *report.problems):
+        print(f"coordlab: {printable(sentence)}", file=sys.stderr)
+    is_merged = _merge(folder, out)
+    if is_merged and not options.keep_parts and not report.running:
+        shutil.rmtree(folder)
+    return exit_code_of_command(code)
+
+
+def _prepare(folder: Path) -> int:
+    _make(folder, for_other_machines=True)
+    startup = shlex.quote(str(startup_of(folder).absolute()))
+    print(f"export PYTHONPATH={startup}${{PYTHONPATH:+:$PYTHONPATH}}")
+    print(
+        "coordlab: set this for every process of the job; the folder, or a copy of it, must be there "
+        f"and be writable. Then: coordlab merge {printable(str(folder))} --out run.jsonl",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _make(folder: Path, *, for_other_machines: bool) -> None:
+    try:
+        prepare(folder, for_other_machines=for_other_machines)
+    except InTheWay as error:
+        raise CommandError(
+            f"{error}; if it holds recordings that were not merged: coordlab merge {folder} --out ..."
+        ) from None
+
+
+def _merge(folder: Path, out: Path) -> bool:
+    """Merges what the processes wrote; whether that is now in the history, all of it."""
+    paths = sorted(parts_of(folder).glob("*.jsonl"))
+    if not paths:
+        print(NOTHING, file=sys.stderr)
+        return True
+    reading = Reading()
+    for path in paths:
+        reading.read(path)
+    reading.say()
+    is_merged = not reading.refused
+    for number, parts in enumerate(_by_service(reading.parts), start=1):
+        path = recording_path(out, number)
+        try:
+            joined = join(parts, is_one_job=True)
+            joined.history.save(path)
+        except (UnknownClocks, OSError) as error:
+            complain(f"{path} could not be written: {error}")
+            is_merged = False
+            continue
+        for line in lines_about(path, joined, len(parts)):
+            print(f"coordlab: {printable(line)}", file=sys.stderr)
+    if not is_merged:
+        complain(f"what the processes wrote is kept in {parts_of(folder)}")
+    return is_merged
+
+
+def _by_service(parts: list[Part]) -> list[list[Part]]:
+    """The parts of each service's job, those of the first one first."""
+    jobs: dict[str | None, list[Part]] = {}
+    for part in sorted(parts, key=lambda part: part.span_ns or (0, 0)):
+        jobs.setdefault(port_of(part), []).append(part)
+    return list(jobs.values())
+
+
+def _wait_status(code: int) -> int:
+    """A return code of `Popen` as wait(2) tells it."""
+    return -code if code < 0 else code << 8

@@ -1,0 +1,263 @@
+"""How recorded processes end, seen from outside: a process that is killed cannot write it.
+
+`Ends` watches the folder of the recordings. Each names its process, whose end the kernel tells at once
+(pidfd_open(2)), whoever its parent is. How a process ended is known if the watcher has asked before the
+parent did; else the recording may tell that the program came to its end by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jax_bridge.recorder.processes import ProcessState, state_of
+from jax_bridge.recorder.program import END
+
+_SCAN_S = 0.05
+_HEADER_BYTES_MAX = 1 << 24
+_TAIL_BYTES = 1 << 16
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A recorded process.
+
+    Attributes:
+      path: Its recording.
+      pid: Its number.
+      process: Its number in the job.
+      seen_alive_ns: The latest time at which it surely lived.
+      ended_ns: When its end was seen, or None.
+      wait_status: How it ended, as wait(2) tells it, or None if that is not known.
+    """
+
+    path: Path
+    pid: int
+    process: int
+    seen_alive_ns: int
+    ended_ns: int | None = None
+    wait_status: int | None = None
+
+
+@dataclass(slots=True)
+class _Header:
+    pid: int
+    started: int | None
+    process: int
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of the processes.
+
+    Attributes:
+      running: Sentences about processes whose end was not seen.
+      problems: Sentences about ends that could not be written.
+    """
+
+    running: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+class Ends(threading.Thread):
+    """Sees how the processes of this machine end that are recorded in a folder.
+
+    Args:
+      parts: The folder.
+    """
+
+    def __init__(self, parts: Path) -> None:
+        super().__init__(name="ends", daemon=True)
+        self._parts = parts
+        self._known: set[str] = set()
+        self._watched: dict[int, _Watched] = {}
+        self._over: list[_Watched] = []
+        self._poll = select.poll()
+        self._command: tuple[int, int] | None = None
+        self._is_finishing = threading.Event()
+
+    def run(self) -> None:
+        """Watches until `finish` is called."""
+        while not self._is_finishing.is_set():
+            self._look(_SCAN_S)
+
+    def finish(self, pid: int, wait_status: int, patience_s: float) -> Report:
+        """Waits for those that still run, and writes the ends into the recordings.
+
+        Args:
+          pid: The command's.
+          wait_status: How it ended, as wait(2) tells it.
+          patience_s: So long at most: what a command leaves behind may go on for ever.
+        """
+        self._is_finishing.set()
+        self.join()
+        deadline = time.monotonic() + patience_s
+        self._look(0)
+        while self._watched and time.monotonic() < deadline:
+            self._look(_SCAN_S)
+        report = Report()
+        for watched in self._watched.values():
+            report.running.append(
+                f"process {watched.process} (pid {watched.pid}) still runs; "
+                f"what it does from now on is recorded in {watched.path} alone"
+            )
+        for descriptor in list(self._watched):
+            os.close(descriptor)
+        for watched in self._over:
+            if watched.pid == pid:
+                watched.wait_status = wait_status
+            try:
+                _write_end(watched)
+            except OSError as error:
+                report.problems.append(f"{watched.path}: its end is not recorded: {error.strerror}")
+        return report
+
+    def _look(self, timeout_s: float) -> None:
+        self._scan()
+        before_ns = time.monotonic_ns()
+        ready = self._poll.poll(timeout_s * 1000)
+        now_ns = time.monotonic_ns()
+        for descriptor, _ in ready:
+            watched = self._watched.pop(descriptor)
+            state = state_of(watched.pid)
+            self._poll.unregister(descriptor)
+            os.close(descriptor)
+            self._ended(watched, now_ns, state)
+        for watched in self._watched.values():
+            watched.seen_alive_ns = before_ns
+
+    def _scan(self) -> None:
+        """Finds recordings that are new."""
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(self._parts):
+                if entry.name.endswith(".jsonl") and entry.name not in self._known:
+                    header = _header_of(Path(entry.path))
+                    if header is not None:
+                        self._known.add(entry.name)
+                        self._watch(Path(entry.path), header)
+
+    def _watch(self, path: Path, header: _Header) -> None:
+        # Of its making; the recording's last line may be later.
+        seen_alive_ns = time.monotonic_ns()
+        watched = _Watched(path, header.pid, header.process, 0)
+        try:
+            descriptor = os.pidfd_open(header.pid)
+        except OSError:
+            self._ended(watched, time.monotonic_ns(), None)
+            return
+        state = state_of(header.pid)
+        if state is None or state.started != header.started:  # The pid is another's by now.
+            os.close(descriptor)
+            self._ended(watched, time.monotonic_ns(), None)
+            return
+        if not state.is_over:
+            watched.seen_alive_ns = seen_alive_ns
+        self._watched[descriptor] = watched
+        self._poll.register(descriptor, select.POLLIN)
+
+    def _ended(self, watched: _Watched, now_ns: int, state: ProcessState | None) -> None:
+        watched.ended_ns = now_ns
+        if state is not None and state.is_over:
+            watched.wait_status = state.wait_status
+        self._over.append(watched)
+
+
+def _header_of(path: Path) -> _Header | None:
+    """Who is recorded; None as long as the first line is not whole, or for a file that is not ours."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        with open(path, "rb") as file:
+            line = file.readline(_HEADER_BYTES_MAX)
+        if line.endswith(b"\n"):
+            details = json.loads(line)["details"]
+            started = details["pid_started"]
+            return _Header(int(details["pid"]), started, int(details["process"]))
+    return None
+
+
+def _write_end(watched: _Watched) -> None:
+    """Adds the end to the recording, whose process writes no more.
+
+    A last line that is cut is cut off: nothing could be read behind it.
+    """
+    assert watched.ended_ns is not None
+    with open(watched.path, "r+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_BYTES))
+        tail = file.read()
+        whole, _, torn = tail.rpartition(b"\n")
+        if torn:
+            if not whole:
+                return  # A line that long is not one of events; let the reader judge.
+            file.truncate(size - len(torn))
+        last = _last_of(whole.split(b"\n"))
+        if last.lifetime is None:
+            return  # It never connected, and so never was in the job.
+        file.seek(0, os.SEEK_END)
+        event = _end_event(watched, last.lifetime, last)
+        file.write(json.dumps(event, separators=(",", ":")).encode() + b"\n")
+
+
+@dataclass(slots=True)
+class _Last:
+    """What the last lines of a recording say.
+
+    Attributes:
+      lifetime: The last one, or None if there is no event.
+      time_ns: Of the last line.
+      remark: How the program came to its end by itself, or None if it did not say so.
+    """
+
+    lifetime: int | None = None
+    time_ns: int = 0
+    remark: str | None = None
+
+
+def _last_of(lines: list[bytes]) -> _Last:
+    last = _Last()
+    for line in reversed(lines):
+        try:
+            fields = json.loads(line)
+        except ValueError:
+            continue  # The first may be cut here, in the middle of the file.
+        if not isinstance(fields, dict) or "time_ns" not in fields:
+            continue
+        last.time_ns = max(last.time_ns, fields["time_ns"])
+        _, is_end, how = str(fields.get("name", "")).partition(END)
+        if is_end:
+            last.remark = how.removeprefix(", ")
+        if "lifetime" in fields:
+            last.lifetime = fields["lifetime"]
+            break
+    return last
+
+
+def _end_event(watched: _Watched, lifetime: int, last: _Last) -> dict[str, Any]:
+    assert watched.ended_ns is not None
+    time_ns = max(watched.ended_ns, last.time_ns)
+    event = {"type": "leave", "time_ns": time_ns, "process": watched.process, "lifetime": lifetime}
+    status = watched.wait_status
+    if status == 0 or (status is None and last.remark == ""):
+        return event
+    event["type"] = "crash"
+    event["since_ns"] = max(watched.seen_alive_ns, last.time_ns)
+    event["cause"] = (status is None and last.remark) or _cause(status)
+    return event
+
+
+def _cause(status: int | None) -> str:
+    if status is None:
+        return "ended before its program came to its end: by a signal, an abort or os._exit"
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        with contextlib.suppress(ValueError):
+            return f"signal {signal.Signals(number).name}"
+        return f"signal {number}"
+    return f"exit code {os.WEXITSTATUS(status)}"

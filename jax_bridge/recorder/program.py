@@ -1,0 +1,125 @@
+"""The recorder of one program: a recording for each process of a job that the program is."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from jax_bridge import client_recorder, compat
+from jax_bridge.client_recorder import ProcessRecorder
+from jax_bridge.recorder.complaints import complain
+from jax_bridge.recorder.processes import as_file_name, clock_id, host_name, state_of
+
+FORMAT = "coordlab record"
+"""In `details.recorder` of a part's header."""
+
+END = "the program has come to its end"
+"""The remark of a program that ends by itself; none of one that is killed or aborts."""
+
+CANNOT_KNOW = (
+    "what C++ asks of the service without Python, as XLA does when its back ends start",
+    "heartbeats and error polls: they are the client's own business",
+)
+
+
+class ProgramRecorder:
+    """Notes the clients that a program makes, and records each.
+
+    Most programs make one. Those that make several, one after the other or at once, have a file for
+    each number of a process and address of a service.
+
+    Args:
+      parts: The folder of the recordings of all programs; must exist.
+    """
+
+    def __init__(self, parts: str) -> None:
+        self._parts = Path(parts)
+        self._recorders: dict[tuple[str, int], ProcessRecorder] = {}
+        self._of_client: dict[int, ProcessRecorder] = {}
+        self._forked_from: int | None = None
+        os.register_at_fork(after_in_child=self._forked)
+        atexit.register(self._ends)
+
+    def record_clients(self, runtime: Any) -> None:
+        """Records whatever clients will be made.
+
+        Args:
+          runtime: jaxlib's module of C++ code, freshly loaded.
+        """
+        compat.replace_client_maker(runtime, self._made)
+        client_recorder.record_clients(self._of_client.get)
+
+    def record_blocks(self) -> None:
+        """Records blocks of `live_devices`, whose module has just been imported."""
+        client_recorder.record_blocks(compat.live_devices_class(), self._of_client.get)
+
+    def _made(self, client: Any, address: str, process: int) -> None:
+        self._of_client.pop(id(client), None)  # Of a client that is no more.
+        try:
+            recorder = self._recorders.get((address, process))
+            if recorder is None:
+                recorder = self._new_recorder(address, process)
+                self._recorders[address, process] = recorder
+        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+            complain(f"process {process} is not recorded: {error}")
+            return
+        recorder.made(id(client))
+        self._of_client[id(client)] = recorder
+
+    def _new_recorder(self, address: str, process: int) -> ProcessRecorder:
+        if process < 0:
+            raise ValueError(f"the number of the process is {process}")
+        pid = os.getpid()
+        state = state_of(pid)
+        processes = compat.processes_of_job(address, process)
+        details = {
+            "recorder": FORMAT,
+            "host": host_name(),
+            "clock_id": clock_id(),
+            "wall_clock_ahead_ns": time.time_ns() - time.monotonic_ns(),
+            "pid": pid,
+            "pid_started": None if state is None else state.started,
+            "parent_pid": os.getppid(),
+            "forked_from_pid": self._forked_from,
+            "process": process,
+            "processes": processes,
+            "address": address,
+            "python": platform.python_version(),
+            "jaxlib": compat.jaxlib_version(),
+        }
+        return ProcessRecorder(
+            self._new_file(f"{as_file_name(host_name())}-{pid}-process-{process}"),
+            process=process,
+            processes=processes,
+            cannot_know=CANNOT_KNOW,
+            details=details,
+        )
+
+    def _new_file(self, name: str) -> Path:
+        """A file that nobody has: pids return, and are the same in two containers."""
+        for number in itertools.count(1):
+            path = self._parts / (f"{name}.jsonl" if number == 1 else f"{name}-{number}.jsonl")
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+                return path
+        raise AssertionError("numbers do not end")
+
+    def _forked(self) -> None:
+        """In a fork: what its parent records is its parent's."""
+        self._forked_from = os.getppid()
+        self._recorders.clear()
+        self._of_client.clear()
+
+    def _ends(self) -> None:
+        """The program ends by itself, after all that it had registered to be done then."""
+        error = getattr(sys, "last_value", None)  # What Python printed, if it ends by an exception.
+        by = "" if error is None else f", by {type(error).__name__}"
+        for recorder in self._recorders.values():
+            recorder.remark(f"{END}{by}")

@@ -1,0 +1,483 @@
+"""`coordlab record`: programs that know nothing of it, recorded from inside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checker import Invalid, Valid, check, check_service, read
+from checker.history import (
+    Crash,
+    Enter,
+    Event,
+    Exit,
+    Fail,
+    Fault,
+    Header,
+    History,
+    Info,
+    Invoke,
+    Leave,
+    Ok,
+    Start,
+    dumps,
+)
+from checker.history.jsonl_writer import INLINE_LIVE_SET_MAX
+from checker.history.parts import END_REMARK, RECORDER_LANE, read_part
+from coord_sim.cli.main import main
+from jax_bridge import client_recorder
+from jax_bridge.client_recorder import ProcessRecorder
+from jax_bridge.conditions import BLOCK
+from jax_bridge.recorder import lines, program
+from tests.bridge.test_wrap import PORT, environment, run
+
+RECORD = (sys.executable, "-m", "coord_sim.cli.main", "record")
+MERGE = (sys.executable, "-m", "coord_sim.cli.main", "merge")
+WRAP = (sys.executable, "-m", "coord_sim.cli.main", "wrap")
+
+BARE = (
+    PORT
+    + """
+import os, subprocess, sys, time
+from jaxlib import _jax
+
+def service_for(processes):
+    return _jax.get_distributed_runtime_service(f"127.0.0.1:{port}", processes, recoverable=True)
+
+def client_of(process):
+    client = _jax.get_distributed_runtime_client(
+        f"127.0.0.1:{port}", process, init_timeout=30, shutdown_on_destruction=False
+    )
+    client.connect()
+    return client
+"""
+)
+"""The beginning of programs without JAX, which start quickly."""
+
+
+def recorded(
+    folder: Path, text: str, *, code: int = 0, words: tuple[str, ...] = RECORD, **more: str
+) -> tuple[History, str, str]:
+    """The history and the outputs of a program."""
+    script = folder / "program.py"
+    script.write_text(text)
+    out = folder / "run.jsonl"
+    command = (*words, "--out", str(out), "--", sys.executable, str(script))
+    found, output, errors = run(*command, **more)
+    assert found == code, errors
+    assert not (folder / "run.parts").exists(), errors
+    return read(out), output, errors
+
+
+def operations(history: History) -> set[tuple[int, str]]:
+    return {(e.process, e.operation) for e in history.events if isinstance(e, Invoke)}
+
+
+# --- whole programs ----------------------------------------------------------------------------------
+
+BLOCKS = (
+    PORT
+    + """
+import subprocess, sys
+
+def train(process, port):
+    import jax
+    from jax._src.distributed import global_state
+    jax.config.update("jax_enable_recoverability", True)
+    jax.distributed.initialize(f"localhost:{port}", 2, process)
+    jax.devices()
+    from jax.experimental import multihost_utils
+    with multihost_utils.live_devices(jax.devices()) as alive:
+        global_state.client.key_value_set(f"from/{process}", str(len(alive)))
+    try:
+        with multihost_utils.live_devices(jax.devices()):
+            raise ValueError("in the block")
+    except ValueError:
+        pass
+    global_state.client.wait_at_barrier("end", 30_000)
+    jax.distributed.shutdown()
+
+if len(sys.argv) > 1:
+    train(int(sys.argv[1]), int(sys.argv[2]))
+else:
+    command = [sys.executable, sys.argv[0]]
+    processes = [subprocess.Popen([*command, str(number), str(port)]) for number in range(2)]
+    print("the program's own output")
+    sys.exit(7 if not any([process.wait() for process in processes]) else 8)
+"""
+)
+
+
+@pytest.mark.jax
+def test_a_jax_program_is_recorded_with_its_blocks_on_our_service(tmp_path: Path) -> None:
+    """Under `wrap`, whose recording is of the same calls: it bounds the same clock."""
+    server = tmp_path / "server.jsonl"
+    words = (*WRAP, "--record", str(server), "--", *RECORD, "--keep-parts")
+    script = tmp_path / "program.py"
+    script.write_text(BLOCKS)
+    out = tmp_path / "run.jsonl"
+    code, output, errors = run(*words, "--out", str(out), "--", sys.executable, str(script))
+    assert (code, output) == (7, "the program's own output\n"), errors
+    history = read(out)
+    assert history.header.participants == (0, 1)
+    for process in (0, 1):
+        mine = [event for event in history.events if event.process == process]
+        outcomes = [event.outcome for event in mine if isinstance(event, Exit)]
+        assert outcomes == ["completed", "raised"]
+        assert [event.live.keys() for event in mine if isinstance(event, Enter)] == [{0, 1}] * 2
+        assert isinstance(mine[-1], Leave)
+    assert operations(history) >= {(p, "live_processes") for p in (0, 1)}
+    assert all("participants" not in e.arguments for e in history.events if isinstance(e, Invoke))
+    assert isinstance(check(history), Valid)
+    assert not any(isinstance(found.verdict, Invalid) for found in check_service(history))
+    merged = tmp_path / "merged.jsonl"
+    code, output, errors = run(
+        *MERGE, str(tmp_path / "run.parts"), str(server), "--out", str(merged)
+    )
+    assert code == 0, errors
+    assert merged.read_text() == out.read_text()
+    words_of_report = f"the service in {server} is between"
+    assert words_of_report in output, "both ends recorded the same calls"
+
+
+ENDS = (
+    BARE
+    + """
+if len(sys.argv) > 1:
+    number, port = int(sys.argv[1]), sys.argv[2]
+    client = client_of(number)
+    client.wait_at_barrier("all", 30_000)
+    if number == 0:
+        os.kill(os.getpid(), 9)
+    if number == 1:
+        raise ValueError("by an exception")
+    if number == 2:
+        os._exit(0)
+else:
+    service = service_for(4)
+    command = [sys.executable, sys.argv[0]]
+    children = [subprocess.Popen([*command, str(i), port and str(port)]) for i in range(3)]
+    mine = client_of(3)
+    mine.wait_at_barrier("all", 30_000)
+    for child in children:
+        child.wait()
+    print(mine.get_live_nodes([3]).keys() == {3})
+    os.kill(os.getpid(), 15)
+"""
+)
+
+
+@pytest.mark.jax
+def test_ends_of_processes_are_seen_from_outside(tmp_path: Path) -> None:
+    """And `record` under which `wrap` runs does what `wrap` under which `record` runs does."""
+    script = tmp_path / "program.py"
+    script.write_text(ENDS)
+    out = tmp_path / "run.jsonl"
+    code, output, errors = run(
+        *RECORD, "--out", str(out), "--", *WRAP, "--", sys.executable, str(script)
+    )
+    assert (code, output) == (128 + signal.SIGTERM, "True\n"), errors
+    history = read(out)
+    ends = {event.process: event for event in history.events if isinstance(event, Crash | Leave)}
+    assert ends.keys() == {0, 1, 2, 3}
+    causes = {p: end.cause for p, end in ends.items() if isinstance(end, Crash)}
+    # How a process ended is known if it was still there to be asked; else only that it did not end well.
+    unasked = "ended before its program came to its end: by a signal, an abort or os._exit"
+    assert causes[0] in {"signal SIGKILL", unasked}
+    assert causes[1] in {"exit code 1", "by ValueError"}
+    assert isinstance(ends[2], Leave) or causes[2] == unasked
+    assert causes[3] in {"signal SIGTERM", unasked}
+    for process, end in ends.items():
+        mine = [event for event in history.events if event.process == process]
+        assert mine[-1] is end
+        assert not isinstance(end, Crash) or (end.since_ns or 0) >= mine[-2].time_ns
+    assert isinstance(check(history), Valid)
+    assert "no recording tells how many processes the job has; they name 4" in errors
+
+
+FORKS = (
+    BARE
+    + """
+early = os.fork()  # Of gRPC's threads, which it would not survive, there are none yet.
+if early == 0:
+    client = client_of(0)
+    client.key_value_set("of", "the fork")
+    client.blocking_key_value_get("done", 60_000)
+    os._exit(0)
+service = service_for(1)
+watcher = client_of(0)
+watcher.blocking_key_value_get("of", 60_000)
+late = os.fork()
+if late == 0:
+    os._exit(0)  # It has its parent's client, and writes nothing.
+os.waitpid(late, 0)
+watcher.key_value_set("done", "yes")
+os.waitpid(early, 0)
+watcher.shutdown()  # Else the service might end before it, by which jaxlib aborts.
+"""
+)
+
+
+@pytest.mark.jax
+def test_forks_that_connect_have_a_recording_of_their_own(tmp_path: Path) -> None:
+    history, _, errors = recorded(tmp_path, FORKS)
+    starts = [event for event in history.events if isinstance(event, Start)]
+    assert [start.lifetime for start in starts] == [0, 1]
+    assert "process 0 registered from two pids: a child of it (pid" in errors
+    assert "a fork of" in errors
+    assert len(history.header.details["merged"]) == 2  # type: ignore[arg-type]
+
+
+FULL = (
+    BARE
+    + """
+import resource
+service = service_for(1)
+client = client_of(0)
+client.key_value_set("first", "kept")
+os.close(2)
+size = max(os.path.getsize(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+           if "parts" in os.path.realpath(f"/proc/self/fd/{fd}"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 60, size + 60))
+sys.stderr = None
+for number in range(10):
+    client.key_value_set(f"key/{number}", "as much as the service takes")
+print(client.key_value_try_get("key/9"))
+client.shutdown()
+"""
+)
+
+
+@pytest.mark.jax
+def test_a_full_disk_and_a_closed_stderr_do_not_disturb_the_program(tmp_path: Path) -> None:
+    """A limit on the size of files is a disk that is full for this program alone."""
+    history, output, errors = recorded(tmp_path, FULL)
+    assert output == "as much as the service takes\n"
+    keys = [e.arguments["key"] for e in history.events if isinstance(e, Invoke)]
+    assert keys == ["first"]
+    assert "Traceback" not in errors
+
+
+@pytest.mark.jax
+def test_a_prepared_folder_serves_programs_anywhere(tmp_path: Path) -> None:
+    """Moved elsewhere, beside another start-up file and a module with a name of ours."""
+    code, output, errors = run(*RECORD, "--prepare", str(tmp_path / "made"))
+    assert code == 0, errors
+    assert output == f"export PYTHONPATH={tmp_path}/made/startup${{PYTHONPATH:+:$PYTHONPATH}}\n"
+    folder = tmp_path / "elsewhere"
+    (tmp_path / "made").rename(folder)
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("import sys\nsys.chained = __name__\n")
+    (theirs / "checker.py").write_text("NAME = 'of the program'\n")
+    script = tmp_path / "program.py"
+    script.write_text(
+        BARE
+        + """
+service = service_for(1)
+client = client_of(0)
+client.key_value_set("key", "value")
+import checker, jax_bridge
+print(checker.NAME, sys.chained, jax_bridge.__file__)
+client.shutdown()
+"""
+    )
+    path = os.pathsep.join([str(folder / "startup"), str(theirs)])
+    code, output, errors = run(sys.executable, str(script), PYTHONPATH=path)
+    assert code == 0, errors
+    packages = folder / "packages" / "jax_bridge" / "__init__.py"
+    assert output == f"of the program sitecustomize {packages}\n"
+    (file,) = (folder / "parts").iterdir()
+    part = read_part(file)
+    assert file.name.endswith(f"-{part.number('pid')}-process-0.jsonl")
+    assert part.history.faults[-1].name == f"process 0: {END_REMARK}"
+    out = tmp_path / "run.jsonl"
+    code, output, errors = run(*MERGE, str(folder), "--out", str(out))
+    assert code == 0, errors
+    assert output.startswith(f"history: {out} (5 events; 1 of 1 processes, 1 starts, 1 recordings")
+    assert "how and when some of the processes ended: their recordings stop" in (
+        read(out).header.cannot_know
+    )
+
+
+@pytest.mark.jax
+def test_two_clients_of_one_program_and_two_services_are_told_apart(tmp_path: Path) -> None:
+    text = (
+        BARE
+        + """
+import threading
+service = service_for(2)
+clients = [None, None]
+def connect(number):
+    clients[number] = client_of(number)
+threads = [threading.Thread(target=connect, args=(number,)) for number in range(2)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+for number, client in enumerate(clients):
+    client.key_value_set(f"of/{number}", "x")
+clients.clear()
+client = None
+service = None
+with socket.socket() as reserved:
+    reserved.bind(("localhost", 0))
+    port = reserved.getsockname()[1]
+service = service_for(1)
+again = client_of(0)
+again.key_value_set("of the second", "x")
+again.shutdown()
+"""
+    )
+    history, _, errors = recorded(tmp_path, text)
+    assert operations(history) == {(0, "key_value_set"), (1, "key_value_set")}
+    second = read(tmp_path / "run-2.jsonl")
+    assert operations(second) == {(0, "key_value_set"), (0, "shutdown")}, errors
+
+
+# --- commands ------------------------------------------------------------------------------------------
+
+
+def test_a_program_that_never_connects_is_left_alone_and_the_user_told(tmp_path: Path) -> None:
+    """Neither jaxlib nor typing is imported for it."""
+    program_text = (
+        "import sys; print(*sorted({'jaxlib', 'jax', 'typing', 'json', 'pathlib', 'checker', "
+        "'jax_bridge.recorder.hook', 'jax_bridge.recorder.program'} & set(sys.modules)))"
+    )
+    alone = run(sys.executable, "-c", program_text)[1].split()
+    out = tmp_path / "run.jsonl"
+    code, output, errors = run(
+        *RECORD, "--out", str(out), "--", sys.executable, "-c", f"{program_text}; sys.exit(9)"
+    )
+    assert (code, output.split()) == (9, sorted([*alone, "jax_bridge.recorder.hook"]))
+    assert errors.startswith("coordlab: warning: no program made a client")
+    assert errors.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "a command is needed"),
+        (("--", "no-such-command"), "cannot run no-such-command: No such file or directory"),
+        (("--out", "no/such/run.jsonl", "--", "true"), "there is no such folder"),
+        (("--out", ".", "--", "true"), "is a folder"),
+        (("--prepare", "there", "--", "true"), "--prepare runs nothing"),
+        (("--prepare", "there"), "there is in the way"),
+        (("--out", "there.jsonl", "--", "true"), "there.parts is in the way"),
+    ],
+)
+def test_bad_input(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("there", "there.parts"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "something").touch()
+    try:
+        code = main(["record", *arguments])
+    except SystemExit as error:  # As argparse ends.
+        code = error.code if isinstance(error.code, int) else -1
+    output, errors = capsys.readouterr()
+    assert (code, output) == (2, ""), errors
+    assert words in errors
+    assert not (tmp_path / "run.parts").exists()
+
+
+def test_a_command_that_is_killed_ends_as_shells_say(tmp_path: Path) -> None:
+    out = tmp_path / "run.jsonl"
+    code, output, errors = run(*RECORD, "--out", str(out), "sh", "-c", "kill -9 $$")
+    assert (code, output) == (137, "")
+    assert "no program made a client" in errors
+
+
+# --- lines ---------------------------------------------------------------------------------------------
+
+
+def test_lines_are_those_of_the_writer_of_histories(tmp_path: Path) -> None:
+    """Word for word, so that nobody can tell recordings apart by how they were written."""
+    path = tmp_path / "part.jsonl"
+    many = INLINE_LIVE_SET_MAX + 1
+    recorder = ProcessRecorder(
+        path, process=1, processes=many, cannot_know=("much",), details={"text": "ü", "no": None}
+    )
+    recorder.start(7, 5, 2**64 - 1)
+    recorder.ok(7, recorder.invoke(7, "live_processes", {}), {1: 5, 0: 6})
+    recorder.ok(7, recorder.invoke(7, "live_processes", {"participants": [0, 1]}), {})
+    values: list[object] = [None, 3, "text", {"text": 'ü"\n\x00'}, [["k", {"base64": "/w=="}]]]
+    for value in values:
+        recorder.ok(7, recorder.invoke(7, "key_value_try_get", {"key": 'a"b\\\n'}), value)
+    recorder.error(7, recorder.invoke(7, "barrier", {}), RuntimeError("ABORTED: so\nand so"))
+    recorder.error(7, recorder.invoke(7, "barrier", {}), ValueError("ü" * 999))
+    whole = dict.fromkeys(range(many), 9)
+    for live in (whole, dict(whole), {**whole, 0: 8}, whole, {0: 1}, whole):
+        block = recorder.enter(live)
+        recorder.exit(block, "failed", (0, 2), "x\u2028y")
+        recorder.ok(7, recorder.invoke(7, "live_processes", {}), live)
+    recorder.exit(recorder.enter({1: 1}), "completed")
+    recorder.made(7)
+    recorder.start(7, 6, None)
+    recorder.remark("something is odd\nand more")
+    history = read(path)
+    kinds = {type(event) for event in history.events}
+    assert kinds == {Start, Invoke, Ok, Fail, Info, Enter, Exit}
+    assert isinstance(history.faults[-1], Fault)
+    assert path.read_text() == dumps(history)
+
+
+def test_constants_are_those_of_the_format_and_of_conditions() -> None:
+    """What runs inside programs imports nothing of the checker."""
+    assert lines.INLINE_LIVE_SET_MAX == INLINE_LIVE_SET_MAX
+    assert client_recorder.REMARKS == RECORDER_LANE
+    assert program.END == END_REMARK
+    assert client_recorder._BLOCK == BLOCK
+    events: list[Event] = []
+    header = dumps(History(Header(source="processes", participants=(0,)), events))
+    assert json.loads(header)["coordlab_history"] == lines.VERSION
+
+
+def test_a_fork_writes_nothing_into_its_parents_recording(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    recorder = ProcessRecorder(path, process=0, processes=1)
+    before = path.read_bytes()
+    child = os.fork()
+    if child == 0:
+        recorder.remark("of the fork")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert path.read_bytes() == before
+    recorder.remark("of the parent")
+    assert path.read_bytes() != before
+
+
+def test_killed_by_sigkill_a_recording_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    text = f"""
+from jax_bridge.client_recorder import ProcessRecorder
+recorder = ProcessRecorder({str(path)!r}, process=0, processes=1)
+recorder.start(1, 0, 5)
+print("up", flush=True)
+while True:
+    recorder.ok(1, recorder.invoke(1, "live_processes", {{}}), {{0: 5}})
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", text], stdout=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        while path.stat().st_size < 100_000:
+            assert process.poll() is None
+        process.kill()
+    history = read(path)
+    assert history.notes == ()
+    answered = sum(isinstance(event, Ok) for event in history.events)
+    called = sum(isinstance(event, Invoke) for event in history.events)
+    assert called - answered in {0, 1}
