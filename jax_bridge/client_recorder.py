@@ -410,7 +410,7 @@ def record_blocks(live_devices_class: Any, recorder_of: RecorderOf) -> None:
             yield alive
         except BaseException as error:  # noqa: BLE001 - handed to the original manager
             raised = error
-        with _recorded_exit(recorder, block):
+        with _recorded_exit(recorder, block, raised):
             if raised is None:
                 manager.__exit__(None, None, None)
             elif not manager.__exit__(type(raised), raised, raised.__traceback__):
@@ -420,7 +420,10 @@ def record_blocks(live_devices_class: Any, recorder_of: RecorderOf) -> None:
 
 
 @contextlib.contextmanager
-def _recorded_exit(recorder: ProcessRecorder | None, block: int | None) -> Iterator[None]:
+def _recorded_exit(
+    recorder: ProcessRecorder | None, block: int | None, raised: BaseException | None
+) -> Iterator[None]:
+    """Records how a block ends, with what its body raised: that tells a cancelled collective."""
     if recorder is None or block is None:
         yield
         return
@@ -430,6 +433,8 @@ def _recorded_exit(recorder: ProcessRecorder | None, block: int | None) -> Itera
         with _never_breaking(recorder):
             failed = compat.failed_processes(error)
             text = _first_line(f"{type(error).__name__}: {error}")
+            if raised is not None and raised is not error:
+                text += f"; the body raised {_first_line(f'{type(raised).__name__}: {raised}')}"
             recorder.exit(block, "raised" if failed is None else "failed", failed or (), text)
         raise
     with _never_breaking(recorder):

@@ -1,4 +1,4 @@
-"""Kills and restarts as `coordlab run` takes them in short: `1@2.5`, `1@in:live_processes#3`, `1@+0.5`."""
+"""Kills and restarts as `coordlab run` takes them: `1@2.5`, `1@in:live_processes#3`, `1@+0.5`."""
 
 from __future__ import annotations
 

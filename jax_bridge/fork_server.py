@@ -3,9 +3,9 @@
 Importing jaxlib takes a second of a processor, forking ten milliseconds: so that a job of many processes
 starts when it should, and a process that is to be back after 0.2 s is.
 
-A process of its own. Standard input brings one JSON object a line, the fields of `ProgramStart`, answered
-by `{"pid": N}`. The end of a child is told by `{"pid": N, "status": S}`, the status as in `subprocess`.
-When standard input ends, so do this process and all children.
+A process of its own. Standard input brings one JSON object a line, the fields of `ProgramStart`,
+answered by `{"pid": N}`. The end of a child is told by `{"pid": N, "status": S}`, the status as in
+`subprocess`. When standard input ends, so do this process and all children.
 """
 
 from __future__ import annotations

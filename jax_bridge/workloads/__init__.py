@@ -1,1 +1,4 @@
-"""Small real programs that are worth breaking. Each is an ordinary script; none knows of coordlab."""
+"""Small real programs that are worth breaking: ordinary scripts, that do not know who looks on.
+
+`catalogue.py` lists them, `checking.py` runs them; `program.py` and `communicators.py` are shared.
+"""

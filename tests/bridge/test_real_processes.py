@@ -111,6 +111,8 @@ def test_unmodified_jax_processes_survive_a_kill_on_our_service_and_the_victim_c
         if isinstance(e, Exit) and e.outcome == "failed"
     }
     assert {(survivor, (victim,)) for survivor in survivors} <= failed
+    reasons = [e.message for e in history.events if isinstance(e, Exit) and e.outcome == "failed"]
+    assert all(reason.startswith("ProcessFailureError") for reason in reasons)
     # The sums after the come-back are right too: no block with all three failed any more.
     outcomes = [
         e.outcome for e in history.events if isinstance(e, Exit) and e.process == survivors[0]
