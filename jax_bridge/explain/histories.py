@@ -1,0 +1,248 @@
+"""Reads a history into what matters for its failure, event by event."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, cast
+
+from checker.errors import MalformedHistory
+from checker.history import (
+    LIVE_PROCESSES,
+    Crash,
+    Event,
+    Exit,
+    Fail,
+    Fault,
+    Header,
+    HistoryReader,
+    Info,
+    Invoke,
+    Leave,
+    Ok,
+    Start,
+)
+from checker.history.header import VERSION_KEY
+from jax_bridge.explain.causes import Evidence, quoted
+from jax_bridge.explain.logs import Sighting
+from jax_bridge.explain.messages import find_known
+
+NS_PER_S = 1_000_000_000
+
+HEARTBEAT = "heartbeat"
+REGISTER = "register"
+
+_GZIP = b"\x1f\x8b"
+_LINE_CHARACTERS_MAX = 1 << 26
+_KEPT_ERRORS = 200
+_EVENTS_PER_REPORT = 65_536
+
+
+@dataclass(slots=True)
+class Life:
+    """One start of one process.
+
+    Attributes:
+      process, lifetime: Whose, and which.
+      started_ns: When its connect returned.
+      ended_ns, ended_since_ns: When it ended, and since when it may have been over.
+      end: `crash`, `leave`, or empty while it lives.
+      cause: Of a crash.
+      end_line: The line that tells the end.
+      last_ns: Its last event.
+      last_beat_ns, gap_ns, gap_end_ns, gap_line: The last heartbeat; the longest time between two, and
+        when and where that ended.
+      raised: The line and the text of a block whose body raised.
+    """
+
+    process: int
+    lifetime: int
+    started_ns: int | None = None
+    ended_ns: int | None = None
+    ended_since_ns: int | None = None
+    end: str = ""
+    cause: str = ""
+    end_line: int = 0
+    last_ns: int = 0
+    last_beat_ns: int | None = None
+    last_beat_line: int = 0
+    gap_ns: int = 0
+    gap_end_ns: int = 0
+    gap_line: int = 0
+    raised: tuple[int, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A call without an end."""
+
+    invoke: Invoke
+    line: int
+
+
+@dataclass(slots=True)
+class HistoryFacts:
+    """What matters of one history.
+
+    Attributes:
+      path, header: The file.
+      lives: Each start of each process, in the order of the file.
+      open_calls: By id.
+      sightings: Known messages in the errors that calls ended with, the first 200.
+      strangers: Calls for another incarnation of the service: the line, the process and the number.
+      faults: What was done to the system.
+      first_ns, last_ns: Of all events.
+      events, notes: How many there are, and what could not be read.
+    """
+
+    path: Path
+    header: Header
+    lives: dict[tuple[int, int], Life] = field(default_factory=dict)
+    open_calls: dict[int, OpenCall] = field(default_factory=dict)
+    sightings: list[Sighting] = field(default_factory=list)
+    strangers: list[tuple[int, int, str]] = field(default_factory=list)
+    faults: tuple[Fault, ...] = ()
+    first_ns: int = 0
+    last_ns: int = 0
+    events: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def at(self, time_ns: int) -> str:
+        """A time as people say it: since the first event."""
+        return f"{(time_ns - self.first_ns) / NS_PER_S:.1f} s"
+
+    def evidence(self, line: int, text: str) -> Evidence:
+        """A line of this file."""
+        return Evidence(str(self.path), line, quoted(text))
+
+    def heartbeat_timeout_ns(self) -> int | None:
+        """The service's time-out, if the header tells it."""
+        told = self.header.details.get("heartbeat_timeout_s")
+        is_number = isinstance(told, int | float) and not isinstance(told, bool)
+        return round(told * NS_PER_S) if is_number and told > 0 else None  # type: ignore[operator]
+
+
+def is_history(path: Path) -> bool:
+    """Whether a file begins as a history of ours; packed by gzip or not.
+
+    Raises:
+      OSError: it cannot be opened.
+    """
+    with open(path, "rb") as file:
+        beginning = file.read(4096)
+    if beginning.startswith(_GZIP):
+        try:
+            with gzip.open(path) as unpacked:
+                beginning = unpacked.read(4096)
+        except (OSError, EOFError):
+            return False
+    return beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and (
+        f'"{VERSION_KEY}"'.encode() in beginning
+    )
+
+
+def read_history(path: Path, report: Callable[[int], object] | None = None) -> HistoryFacts | str:
+    """Reads a history as far as it goes; a bad line ends it, and is named in the notes.
+
+    Returns:
+      The facts, or why there are none, as the header is bad.
+
+    Raises:
+      OSError: the file cannot be opened.
+    """
+    with open(path, "rb") as raw:
+        packed = raw.read(2) == _GZIP
+        raw.seek(0)
+        file = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
+        try:
+            reader = HistoryReader(_lines(file), path=str(path))
+        except (MalformedHistory, OSError, EOFError) as error:
+            return str(error)
+        facts = HistoryFacts(path, reader.header)
+        try:
+            for event in reader:
+                _take(facts, event, reader.line)
+                if report is not None and facts.events % _EVENTS_PER_REPORT == 0:
+                    report(facts.events)
+        except (MalformedHistory, OSError, EOFError) as error:
+            facts.notes.append(f"read up to line {max(reader.line - 1, 0)} only: {error}")
+        facts.notes += reader.notes
+        facts.faults = tuple(reader.faults)
+    return facts
+
+
+def _lines(file: IO[bytes]) -> Iterator[str]:
+    while line := file.readline(_LINE_CHARACTERS_MAX):
+        yield line.decode("utf-8", errors="replace").removeprefix("\ufeff")
+
+
+def _take(facts: HistoryFacts, event: Event, line: int) -> None:
+    time_ns, key = event.time_ns, (event.process, event.lifetime)
+    if not facts.events:
+        facts.first_ns = time_ns
+    facts.events += 1
+    facts.last_ns = time_ns
+    life = facts.lives.get(key)
+    if life is None:
+        life = facts.lives[key] = Life(*key)
+    life.last_ns = time_ns
+    match event:
+        case Start():
+            life.started_ns = time_ns
+        case Crash():
+            life.end, life.cause = "crash", event.cause or ""
+            life.ended_ns, life.end_line = time_ns, line
+            life.ended_since_ns = event.since_ns
+        case Leave():
+            life.end, life.ended_ns, life.end_line = "leave", time_ns, line
+        case Invoke():
+            facts.open_calls[event.id] = OpenCall(event, line)
+            _invoked(facts, life, event, line)
+        case Ok():
+            facts.open_calls.pop(event.id, None)
+        case Fail() | Info():
+            facts.open_calls.pop(event.id, None)
+            text = f"{event.code}: {event.message}"
+            for found in find_known(text):
+                if len(facts.sightings) < _KEPT_ERRORS:
+                    facts.sightings.append(
+                        Sighting(
+                            found.message,
+                            found.fields,
+                            facts.evidence(line, text),
+                            event.process,
+                            None,
+                            is_fatal=False,
+                        )
+                    )
+        case Exit(outcome="raised"):
+            life.raised = (line, event.message)
+        case _:
+            pass
+
+
+def _invoked(facts: HistoryFacts, life: Life, event: Invoke, line: int) -> None:
+    if event.operation == HEARTBEAT:
+        if life.last_beat_ns is not None and event.time_ns - life.last_beat_ns > life.gap_ns:
+            life.gap_ns = event.time_ns - life.last_beat_ns
+            life.gap_end_ns, life.gap_line = event.time_ns, line
+        life.last_beat_ns, life.last_beat_line = event.time_ns, line
+    told = event.arguments.get("service_incarnation")
+    if isinstance(told, str) and len(facts.strangers) < _KEPT_ERRORS:
+        facts.strangers.append((line, event.process, told))
+
+
+def participants_of(facts: HistoryFacts, call: OpenCall) -> tuple[int, ...] | None:
+    """Whom a call waits for, itself included; None if it waits for nobody in particular."""
+    arguments = call.invoke.arguments
+    if call.invoke.operation == LIVE_PROCESSES:
+        told = arguments.get("participants")
+    elif call.invoke.operation == "barrier":
+        told = arguments.get("processes")
+    else:
+        return None
+    if isinstance(told, list | tuple):
+        return tuple(number for number in told if isinstance(number, int))
+    return facts.header.participants

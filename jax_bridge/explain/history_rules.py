@@ -1,0 +1,321 @@
+"""Causes that a history shows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from jax_bridge.explain.causes import Cause, Confidence, agreeing, named
+from jax_bridge.explain.classes import FailureClass
+from jax_bridge.explain.histories import (
+    NS_PER_S,
+    REGISTER,
+    HistoryFacts,
+    Life,
+    OpenCall,
+    participants_of,
+)
+from jax_bridge.explain.log_rules import causes_in_logs
+from jax_bridge.explain.logs import ProcessLog
+
+STUCK_AFTER_S = 10.0
+"""A call that has waited for so long at the end of a history is stuck, unless the user says else."""
+
+_ECHOES = ("SIGABRT", "client ended the process")
+"""What stands in the cause of a crash by which a client ended its own process."""
+
+_BY_LAUNCHER = ("ended by the launcher", "interrupted")
+_SAME_MOMENT_NS = NS_PER_S // 2
+
+
+def causes_in_history(facts: HistoryFacts, stuck_after_s: float) -> list[Cause]:
+    """What a history shows, in no order.
+
+    Args:
+      facts: The history.
+      stuck_after_s: Calls that have waited for so long at its end are stuck.
+    """
+    found = [*_crashes(facts), *_never_registered(facts), *_stalls(facts), *_strangers(facts)]
+    found += _stuck(facts, round(stuck_after_s * NS_PER_S))
+    found += _raised(facts)
+    found += _errors_of_calls(facts)
+    return found
+
+
+def _began_ns(life: Life) -> int:
+    assert life.ended_ns is not None
+    return life.ended_ns if life.ended_since_ns is None else life.ended_since_ns
+
+
+def _is_echo(life: Life) -> bool:
+    return any(word in life.cause for word in _ECHOES)
+
+
+def _crashes(facts: HistoryFacts) -> Iterator[Cause]:
+    crashed = sorted((life for life in facts.lives.values() if life.end == "crash"), key=_began_ns)
+    crashed = [life for life in crashed if not life.cause.startswith(_BY_LAUNCHER)]
+    origins = [life for life in crashed if not _is_echo(life)]
+    left_first = _leader_left(facts, crashed)
+    if left_first is not None:
+        yield left_first
+    if crashed and not origins and left_first is None:
+        first = crashed[0]
+        yield Cause(
+            name="ended-itself",
+            sentence=f"process {first.process} was the first to end itself, at "
+            f"{facts.at(_began_ns(first))}; why stands in its log",
+            failure_class=FailureClass.UNKNOWN,
+            confidence=Confidence.LOW,
+            rank=35,
+            processes=(first.process,),
+            evidence=(facts.evidence(first.end_line, f"crash: {first.cause}"),),
+            remedy="give `coordlab explain` the logs of the processes as well",
+        )
+    for index, life in enumerate(origins):
+        yield _crash(facts, life, crashed, index)
+
+
+def _crash(facts: HistoryFacts, life: Life, crashed: list[Life], index: int) -> Cause:
+    cause = life.cause or "cause unknown"
+    echoes = [other for other in crashed if _is_echo(other) and other.ended_ns is not None]
+    later = [other for other in echoes if _began_ns(other) >= _began_ns(life)]
+    tail = ""
+    if later and index == 0:
+        delay_s = max(0.0, (_began_ns(later[0]) - _began_ns(life)) / NS_PER_S)
+        others = tuple(sorted({other.process for other in later}))
+        everyone = set(others) | {life.process} == set(facts.header.participants)
+        who = "all others" if everyone else named(others)
+        tail = f"; {who} ended themselves {delay_s:.1f} s later because of it"
+        if not everyone and len(others) == 1:
+            tail = f"; {who} ended itself {delay_s:.1f} s later because of it"
+    details = [
+        f"something was done to the system then: {fault.name} at {facts.at(fault.time_ns)}"
+        for fault in facts.faults
+        if abs(fault.time_ns - _began_ns(life)) <= _SAME_MOMENT_NS
+    ]
+    if any(
+        other.process == life.process and other.lifetime > life.lifetime
+        for other in facts.lives.values()
+    ):
+        details.append(f"process {life.process} was started again later")
+    survivors = {other.process for other in facts.lives.values() if other.end == "leave"}
+    if survivors:
+        details.append(f"{agreeing(tuple(survivors), 'ended', 'ended')} in good order")
+    name, verb, failure_class, remedy = _kind_of_crash(cause)
+    return Cause(
+        name=name,
+        sentence=f"process {life.process} {verb}{'' if cause == 'killed' else f' ({cause})'} at "
+        f"{facts.at(_began_ns(life))}{tail}",
+        failure_class=failure_class,
+        confidence=Confidence.HIGH,
+        rank=(90 if later else 80) - min(index, 10),
+        processes=(life.process,),
+        evidence=(facts.evidence(life.end_line, f"crash of process {life.process}: {cause}"),),
+        remedy=remedy,
+        details=tuple(details),
+    )
+
+
+def _kind_of_crash(cause: str) -> tuple[str, str, FailureClass, str]:
+    if "SIGTERM" in cause:
+        remedy = "run the job again from its checkpoint"
+        return "preempted", "was told to end", FailureClass.PREEMPTION, remedy
+    if "exit code" in cause or "raised" in cause:
+        remedy = "its log shows the exception; mend the program"
+        return "program-raised", "ended with an error", FailureClass.USER_ERROR, remedy
+    remedy = "look at the scheduler's events and at the machine's kernel log (out of memory?)"
+    return "killed", "was killed", FailureClass.INFRASTRUCTURE, remedy
+
+
+def _leader_left(facts: HistoryFacts, crashed: list[Life]) -> Cause | None:
+    """Process 0 left in good order, and only then others ended themselves."""
+    if not crashed or not all(_is_echo(life) for life in crashed):
+        return None
+    left = [life for life in facts.lives.values() if life.process == 0 and life.end == "leave"]
+    if not left or left[-1].ended_ns is None or _began_ns(crashed[0]) < left[-1].ended_ns:
+        return None
+    delay_s = (_began_ns(crashed[0]) - left[-1].ended_ns) / NS_PER_S
+    others = tuple(sorted({life.process for life in crashed}))
+    return Cause(
+        name="leader-left",
+        sentence=f"the leader left a finished job: process 0 ended in good order at "
+        f"{facts.at(left[-1].ended_ns)}, and {agreeing(others, 'ended itself', 'ended themselves')} "
+        f"{delay_s:.1f} s later because the service was gone",
+        failure_class=FailureClass.TEARDOWN,
+        confidence=Confidence.MEDIUM,
+        rank=84,
+        processes=(0,),
+        evidence=(
+            facts.evidence(left[-1].end_line, "process 0 left"),
+            facts.evidence(crashed[0].end_line, f"crash: {crashed[0].cause}"),
+        ),
+        remedy="call jax.distributed.shutdown() in every process; with recoverability, end the program "
+        "with a barrier of its own",
+    )
+
+
+def _never_registered(facts: HistoryFacts) -> Iterator[Cause]:
+    """Nobody was registered, and some waited for it."""
+    if any(life.started_ns is not None for life in facts.lives.values()):
+        return
+    asked = {life.process for life in facts.lives.values()}
+    missing = tuple(p for p in facts.header.participants if p not in asked)
+    if not asked or not missing:
+        return
+    waiting = [call for call in facts.open_calls.values() if call.invoke.operation == REGISTER]
+    registered = f"{len(asked)} of {len(facts.header.participants)} registered"
+    yield Cause(
+        name="never-seen",
+        sentence=f"{registered}; {agreeing(missing, 'was', 'were')} never seen",
+        failure_class=FailureClass.INFRASTRUCTURE,
+        confidence=Confidence.HIGH if facts.header.source == "server" else Confidence.MEDIUM,
+        rank=75,
+        processes=missing,
+        evidence=tuple(
+            facts.evidence(call.line, f"process {call.invoke.process} waits for registration")
+            for call in waiting[:3]
+        )
+        or (facts.evidence(1, registered),),
+        remedy="see whether they were started, and whether they reach the address",
+    )
+
+
+def _stalls(facts: HistoryFacts) -> Iterator[Cause]:
+    timeout_ns = facts.heartbeat_timeout_ns()
+    if timeout_ns is None:
+        return
+    for life in facts.lives.values():
+        who = f"process {life.process}"
+        if life.gap_ns > timeout_ns:
+            yield Cause(
+                name="stall",
+                sentence=f"{who} stalled: {life.gap_ns / NS_PER_S:.1f} s without a heartbeat, until "
+                f"{facts.at(life.gap_end_ns)}, against a time-out of {timeout_ns / NS_PER_S:g} s",
+                failure_class=FailureClass.INFRASTRUCTURE,
+                confidence=Confidence.HIGH,
+                rank=86,
+                processes=(life.process,),
+                evidence=(facts.evidence(life.gap_line, f"the next heartbeat of {who}"),),
+                remedy="see what held it up (swapping, a long compilation, a stopped container, a lost "
+                "network); a longer heartbeat_timeout_seconds bears longer stalls",
+            )
+        elif (
+            not life.end
+            and life.last_beat_ns is not None
+            and facts.last_ns - life.last_beat_ns > timeout_ns
+        ):
+            yield Cause(
+                name="silent-death",
+                sentence=f"{who} sent its last heartbeat at {facts.at(life.last_beat_ns)} and nothing "
+                f"for {(facts.last_ns - life.last_beat_ns) / NS_PER_S:.1f} s, against a time-out of "
+                f"{timeout_ns / NS_PER_S:g} s: it died, or was cut off",
+                failure_class=FailureClass.INFRASTRUCTURE,
+                confidence=Confidence.MEDIUM,
+                rank=74,
+                processes=(life.process,),
+                evidence=(facts.evidence(life.last_beat_line, f"the last heartbeat of {who}"),),
+                remedy=f"look at the log of {who} and at its machine",
+            )
+
+
+def _strangers(facts: HistoryFacts) -> Iterator[Cause]:
+    if facts.strangers:
+        line, _, told = facts.strangers[0]
+        processes = tuple(sorted({process for _, process, _ in facts.strangers}))
+        yield Cause(
+            name="stale-endpoint",
+            sentence=f"{agreeing(processes, 'speaks', 'speak')} to another start of the service than "
+            "they registered with: it was restarted, or two jobs share its address",
+            failure_class=FailureClass.INFRASTRUCTURE,
+            confidence=Confidence.HIGH,
+            rank=83,
+            processes=processes,
+            evidence=(facts.evidence(line, f"a call for the service incarnation {told}"),),
+            remedy="start the whole job again; scope the address to the attempt",
+        )
+
+
+def _stuck(facts: HistoryFacts, stuck_after_ns: int) -> Iterator[Cause]:
+    """Calls that still wait at the end, of processes that live."""
+    waiting: dict[tuple[str, object, tuple[int, ...]], list[OpenCall]] = defaultdict(list)
+    for call in facts.open_calls.values():
+        invoke = call.invoke
+        life = facts.lives[invoke.process, invoke.lifetime]
+        participants = participants_of(facts, call)
+        if not life.end and participants is not None:
+            name = invoke.arguments.get("barrier")
+            waiting[invoke.operation, name, tuple(sorted(set(participants)))].append(call)
+    for (operation, name, members), calls in waiting.items():
+        since_ns = max(call.invoke.time_ns for call in calls)
+        if facts.last_ns - since_ns < stuck_after_ns:
+            continue
+        callers = tuple(sorted({call.invoke.process for call in calls}))
+        alive = {
+            life.process
+            for life in facts.lives.values()
+            if not life.end and life.started_ns is not None
+        }
+        awaited = tuple(sorted((set(members) & alive) - set(callers)))
+        if not awaited and operation == "barrier":
+            awaited = tuple(sorted(set(members) - set(callers)))
+        if not awaited:
+            continue
+        what = f"barrier {name!r}" if operation == "barrier" else operation
+        seconds = (facts.last_ns - since_ns) / NS_PER_S
+        who = "everyone else" if len(callers) + len(awaited) == len(alive) else named(callers)
+        yield Cause(
+            name="alive-but-stuck",
+            sentence=f"alive but stuck: {who} {_waits(who, callers)} for {named(awaited)} in {what} "
+            f"since {seconds:.1f} s; nobody failed, and nothing will end this wait",
+            failure_class=FailureClass.USER_ERROR,
+            confidence=Confidence.MEDIUM,
+            rank=68,
+            processes=awaited,
+            evidence=tuple(
+                facts.evidence(call.line, f"process {call.invoke.process} waits in {what}")
+                for call in calls[:3]
+            ),
+            remedy=f"see what {named(awaited)} did instead (py-spy dump); give the wait a time-out, as "
+            "a barrier with one names who is missing",
+        )
+
+
+def _waits(who: str, callers: tuple[int, ...]) -> str:
+    return "waits" if len(callers) == 1 or who == "everyone else" else "wait"
+
+
+def _raised(facts: HistoryFacts) -> Iterator[Cause]:
+    for life in facts.lives.values():
+        if life.raised is None:
+            continue
+        line, message = life.raised
+        went_on = life.end != "crash" or _is_echo(life)
+        yield Cause(
+            name="program-raised",
+            sentence=f"process {life.process} raised in a live_devices block: {message or 'no message'}",
+            failure_class=FailureClass.USER_ERROR,
+            confidence=Confidence.LOW if went_on else Confidence.HIGH,
+            rank=30 if went_on else 92,
+            processes=(life.process,),
+            evidence=(facts.evidence(line, f"block of process {life.process}: {message}"),),
+            remedy="mend the program",
+        )
+
+
+def _errors_of_calls(facts: HistoryFacts) -> Iterator[Cause]:
+    """Errors that calls ended with, read as a log is; programs may have expected them."""
+    fine = {life.process for life in facts.lives.values() if life.end == "leave"}
+    logs: dict[int, ProcessLog] = {}
+    for sighting in facts.sightings:
+        if sighting.process is None:
+            continue
+        log = logs.get(sighting.process)
+        if log is None:
+            log = logs[sighting.process] = ProcessLog(facts.path, sighting.process)
+        log.sightings.append(sighting)
+        log.counts[sighting.message.name] = log.counts.get(sighting.message.name, 0) + 1
+    bad = [log for log in logs.values() if log.process not in fine]
+    for cause in causes_in_logs(bad, len(facts.header.participants)):
+        if cause.name != "silent-death":  # The history itself tells who died.
+            yield replace(cause, rank=min(cause.rank, 79))

@@ -1,0 +1,245 @@
+"""Reads the log of a process into what matters of it; the memory does not grow with the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jax_bridge.explain.causes import QUOTE_MAX, Evidence, quoted
+from jax_bridge.explain.entries import Entry, entries
+from jax_bridge.explain.lines import LogReader
+from jax_bridge.explain.messages import Found, KnownMessage, Role, find_known
+from jax_bridge.explain.naming import is_service, process_of
+
+_KEPT = 3
+"""First sightings of a kind that are kept; of later ones, the last."""
+
+_SHOWN_BEFORE = 60
+"""Characters of a line before a known message that are quoted."""
+
+_LINES_PER_REPORT = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A known message in a log.
+
+    Attributes:
+      message, fields: Which, and what it tells.
+      evidence: Where.
+      process: Whose log it is in.
+      time_s: Seconds since a year's beginning by the host's clock, if known.
+      is_fatal: The message with which the process ended itself.
+    """
+
+    message: KnownMessage
+    fields: dict[str, str]
+    evidence: Evidence
+    process: int | None
+    time_s: float | None
+    is_fatal: bool
+
+
+@dataclass(slots=True)
+class Raised:
+    """An exception that a log shows.
+
+    Attributes:
+      text: Its first line, `Type: text`.
+      evidence: Where it stands.
+      process: Whose log it is in.
+      frame: The innermost place in the program's own files, `FILE:LINE`, or empty.
+      known: The known messages in it.
+      lines_after: Lines that the program printed afterwards.
+    """
+
+    text: str
+    evidence: Evidence
+    process: int | None
+    frame: str
+    known: tuple[KnownMessage, ...]
+    lines_after: int = 0
+
+
+@dataclass(slots=True)
+class ProcessLog:
+    """What matters of one log (or of one rank's lines in a log of many).
+
+    Attributes:
+      path: The file.
+      process, start: Whose it is, if the name or the lines tell, and which start of it.
+      is_service: Whether it is of a service that is a process of its own.
+      sightings, raised: What it shows, the first few of each kind and the last.
+      counts: How often each known message occurs.
+      errors: Messages of severity E and F that are not known, the first few.
+      lines: How many there are.
+      first_s, last_s: The first and the last time that it tells.
+      last: The last line that is no message of the C++ libraries.
+    """
+
+    path: Path
+    process: int | None
+    start: int = 0
+    is_service: bool = False
+    sightings: list[Sighting] = field(default_factory=list)
+    raised: list[Raised] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    errors: list[Evidence] = field(default_factory=list)
+    lines: int = 0
+    first_s: float | None = None
+    last_s: float | None = None
+    last: Evidence | None = None
+
+    @property
+    def fatal(self) -> tuple[Sighting, ...]:
+        """What the message says with which the process ended itself."""
+        return tuple(sighting for sighting in self.sightings if sighting.is_fatal)
+
+    @property
+    def verdict(self) -> Evidence:
+        """Of the fatal message, the line that says most."""
+        telling = [s for s in self.fatal if s.message.name != "process-terminated"]
+        return (telling or self.fatal)[0].evidence
+
+    @property
+    def fatal_s(self) -> float | None:
+        """When it ended itself."""
+        return next((s.time_s for s in self.fatal if s.time_s is not None), None)
+
+    def of(self, *names: str) -> list[Sighting]:
+        """The sightings of these messages."""
+        return [sighting for sighting in self.sightings if sighting.message.name in names]
+
+    def has(self, *names: str) -> bool:
+        """Whether the log has one of these messages."""
+        return any(name in self.counts for name in names)
+
+    def has_fatal(self, *names: str) -> bool:
+        """Whether the process ended itself for one of these."""
+        return any(sighting.message.name in names for sighting in self.fatal)
+
+    def has_origin(self) -> bool:
+        """Whether something began here: an exception of the program's own, or a known origin."""
+        return any(s.message.role is Role.ORIGIN for s in self.sightings) or any(
+            not raised.known for raised in self.raised
+        )
+
+    def end(self) -> Evidence:
+        """How the log ends, to be quoted."""
+        return self.last or Evidence(str(self.path), 0, f"{self.lines} lines")
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file that was read as a log.
+
+    Attributes:
+      path: The file.
+      logs: One for each process whose lines it holds.
+      lines: How many it has.
+      notes: What was odd about it.
+    """
+
+    path: Path
+    logs: tuple[ProcessLog, ...]
+    lines: int
+    notes: tuple[str, ...]
+
+
+def read_log(path: Path, report: Callable[[int], object] | None = None) -> LogFile:
+    """Reads a file as a log.
+
+    Args:
+      path: Any file; what cannot be read of it is named in the notes.
+      report: Called every 65,536 lines with the number of lines so far.
+
+    Raises:
+      OSError: the file cannot be opened.
+    """
+    process, start = process_of(path)
+    reader = LogReader(path)
+    logs: dict[int | None, ProcessLog] = {}
+    for entry in entries(_reported(reader, report)):
+        log = logs.get(entry.label)
+        if log is None:
+            number = process if entry.label is None else entry.label
+            log = logs[entry.label] = ProcessLog(path, number, start, is_service(path))
+        _take(log, entry)
+    if len(logs) > 1:
+        logs.pop(None, None)  # Lines of the launcher itself, before the first rank's.
+    if not logs:
+        logs[None] = ProcessLog(path, process, start, is_service(path))
+    return LogFile(path, tuple(logs.values()), reader.line, tuple(reader.notes()))
+
+
+def _reported(
+    reader: LogReader, report: Callable[[int], object] | None
+) -> Iterator[tuple[int, str]]:
+    for number, text in reader.lines():
+        if report is not None and number % _LINES_PER_REPORT == 0:
+            report(number)
+        yield number, text
+
+
+def _take(log: ProcessLog, entry: Entry) -> None:
+    log.lines += len(entry.texts)
+    if entry.time_s is not None:
+        log.first_s = entry.time_s if log.first_s is None else log.first_s
+        log.last_s = entry.time_s
+    text = entry.text
+    found = tuple(find_known(text))
+    for one in found:
+        _keep(log, entry, text, one)
+    if entry.kind == "traceback":
+        _keep_raised(log, entry)
+    elif entry.kind == "message":
+        if not found and entry.severity in "EF" and len(log.errors) < _KEPT:
+            log.errors.append(_evidence(log, entry.line, entry.texts[0]))
+    elif entry.texts[0].strip():
+        log.last = _evidence(log, entry.line, entry.texts[0])
+        for raised in log.raised:
+            raised.lines_after += 1
+
+
+def _keep(log: ProcessLog, entry: Entry, text: str, found: Found) -> None:
+    name = found.message.name
+    log.counts[name] = log.counts.get(name, 0) + 1
+    line, quote = entry.line, text[found.offset : found.offset + QUOTE_MAX]
+    if entry.kind == "traceback" and entry.exception_line:
+        line, quote = entry.exception_line, entry.exception.partition("\n")[0]
+    elif found.offset:
+        beginning = text[: found.offset].rpartition("\n")[2]
+        quote = (beginning if len(beginning) <= _SHOWN_BEFORE else "…") + quote
+    sighting = Sighting(
+        found.message,
+        found.fields,
+        _evidence(log, line, quote),
+        log.process,
+        entry.time_s,
+        entry.severity == "F",
+    )
+    same = [
+        i
+        for i, kept in enumerate(log.sightings)
+        if kept.message.name == name and kept.is_fatal == sighting.is_fatal
+    ]
+    if len(same) > _KEPT:
+        log.sightings[same[-1]] = sighting
+    else:
+        log.sightings.append(sighting)
+
+
+def _keep_raised(log: ProcessLog, entry: Entry) -> None:
+    known = tuple(found.message for found in find_known(entry.text))
+    exception = entry.exception.partition("\n")[0] or entry.texts[-1]
+    evidence = _evidence(log, entry.exception_line or entry.line, exception)
+    raised = Raised(exception, evidence, log.process, entry.frame, known)
+    if len(log.raised) > _KEPT:
+        log.raised[-1] = raised
+    else:
+        log.raised.append(raised)
+
+
+def _evidence(log: ProcessLog, line: int, text: str) -> Evidence:
+    return Evidence(str(log.path), line, quoted(text))

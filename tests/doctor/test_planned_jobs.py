@@ -1,0 +1,314 @@
+"""What is wrong with a planned job is found before it starts."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from coord_sim.cli.main import main
+from jax_bridge.doctor import Finding, Level
+from jax_bridge.doctor.addresses import Address, check_host, check_port, parse_address
+from jax_bridge.doctor.environment import (
+    check_accelerator_flags,
+    check_detection,
+    check_proxies,
+)
+from jax_bridge.doctor.installation import (
+    Installation,
+    check_settings,
+    check_timeouts,
+    check_versions,
+)
+from jax_bridge.doctor.probe import Stage, probe
+from jax_bridge.doctor.scripts import ScriptError, check_script
+
+
+def told(findings: Iterable[Finding]) -> dict[str, Level]:
+    return {finding.check: finding.level for finding in findings}
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+# --- addresses -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("10.0.0.1:8476", "10.0.0.1", 8476),
+        ("train-0.jobs:1", "train-0.jobs", 1),
+        ("[fd00::1]:65535", "fd00::1", 65535),
+        ("[fe80::1%eth0]:8476", "fe80::1%eth0", 8476),
+    ],
+)
+def test_addresses_that_jax_takes_are_taken_apart(text: str, host: str, port: int) -> None:
+    assert parse_address(text) == Address(text, host, port)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("::1:8476", "needs brackets"),
+        ("fd00::1", "needs brackets"),
+        ("host", "not HOST:PORT"),
+        (":8476", "not HOST:PORT"),
+        ("a:b:1", "too many colons"),
+        ("host:http", "must be a number"),
+        ("host:0", "must be a number"),
+        ("host:65536", "must be a number"),
+        ("host:-1", "must be a number"),
+        ("[nonsense]:1", "no IPv6 address"),
+    ],
+)
+def test_a_wrong_address_is_named_with_the_reason(text: str, why: str) -> None:
+    finding = parse_address(text)
+    assert isinstance(finding, Finding)
+    assert finding.level is Level.ERROR
+    assert why in finding.sentence
+    assert finding.remedy
+
+
+def test_a_loopback_address_with_several_hosts_is_an_error() -> None:
+    address = Address("127.0.0.1:8476", "127.0.0.1", 8476)
+    assert told(check_host(address, 4, 2))["loopback"] is Level.ERROR
+    assert told(check_host(address, 4, None))["loopback"] is Level.WARNING
+    assert "loopback" not in told(check_host(address, 4, 1))
+    assert "loopback" not in told(check_host(address, 1, None))
+
+
+def test_a_name_that_does_not_resolve_is_an_error() -> None:
+    (finding,) = check_host(Address("no.invalid:1", "no.invalid", 1), 2, 2)
+    assert (finding.check, finding.level) == ("name", Level.ERROR)
+
+
+def test_a_taken_port_and_a_foreign_bind_address_are_errors(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    (taken,) = check_port(Address(f"127.0.0.1:{port}", "127.0.0.1", port), f"127.0.0.1:{port}")
+    assert (taken.check, taken.level) == ("port", Level.ERROR)
+    assert "in use" in taken.sentence
+    (foreign,) = check_port(Address("a:8476", "a", 8476), "203.0.113.7:8476")
+    assert foreign.level is Level.ERROR
+
+
+def test_a_free_port_is_good_and_free_afterwards(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    listener.close()
+    for _ in range(2):
+        findings = list(check_port(Address(f"127.0.0.1:{port}", "127.0.0.1", port), None))
+        assert findings[0].level is Level.GOOD
+
+
+# --- how far a connection comes --------------------------------------------------------------------
+
+
+def test_each_stage_of_a_connection_is_told(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    silent = probe(Address("", "127.0.0.1", port), 0.5)
+    assert (silent.stage, "says nothing" in silent.sentence) == (Stage.HTTP2, True)
+    listener.close()
+    refused = probe(Address("", "127.0.0.1", port), 5.0)
+    assert (refused.stage, "refused" in refused.sentence) == (Stage.TCP, True)
+    assert probe(Address("", "no.invalid", port), 5.0).stage is Stage.NAME
+
+
+# --- the environment and the installation ----------------------------------------------------------
+
+
+def test_a_proxy_on_the_way_is_an_error_unless_the_host_is_exempt() -> None:
+    address = Address("train-0.jobs:8476", "train-0.jobs", 8476)
+    proxy = {"https_proxy": "http://proxy:3128"}
+    assert told(check_proxies(proxy, address))["proxies"] is Level.ERROR
+    exempt = {**proxy, "no_proxy": "localhost, .jobs"}
+    assert told(check_proxies(exempt, address))["proxies"] is Level.GOOD
+    assert not list(check_proxies({}, address))
+
+
+def test_the_time_outs_are_those_of_the_installed_jax() -> None:
+    import inspect
+
+    import jax
+
+    parameters = inspect.signature(jax.distributed.initialize).parameters
+    (finding,) = check_timeouts(Installation.found())
+    for name, parameter in parameters.items():
+        if "timeout" in name:
+            assert f"{name}={parameter.default}" in finding.sentence
+
+
+def test_settings_that_nothing_reads_are_named_and_others_are_not() -> None:
+    environment = {
+        "JAX_RPC_TIMEOUT_MS": "1",
+        "JAX_COORDINATION_SERVICE_HEARTBEAT_TIMEOUT_SECONDS": "900",
+        "JAX_COORDINATOR_ADDRESS": "a:1",
+        "JAX_ENABLE_X64": "1",
+        "JAX_LOGGING_LEVEL": "INFO",
+        "GRPC_VERBOSITY": "debug",
+        "TF_CPP_MIN_LOG_LEVEL": "0",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_no_such_flag=1",
+        "PATH": "/bin",
+    }
+    findings = list(check_settings(Installation.found(), environment))
+    assert [finding.sentence.partition(" ")[0] for finding in findings] == [
+        "JAX_COORDINATION_SERVICE_HEARTBEAT_TIMEOUT_SECONDS",
+        "JAX_RPC_TIMEOUT_MS",
+        "XLA_FLAGS",
+    ]
+    assert "xla_no_such_flag" in findings[-1].sentence
+
+
+def test_the_installed_versions_are_supported() -> None:
+    assert told(check_versions()) == {"versions": Level.GOOD}
+
+
+def test_the_cluster_that_jax_would_detect_is_the_one_that_it_detects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from jax._src.clusters import ClusterEnv
+
+    names = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
+    for environment, name in (
+        (dict.fromkeys(names, "1"), "Slurm"),
+        ({"OMPI_MCA_orte_hnp_uri": "1.0;tcp://10.0.0.1:1"}, "Open MPI"),
+    ):
+        with monkeypatch.context() as patch:
+            for variable, value in environment.items():
+                patch.setenv(variable, value)
+            present = [
+                kind.__name__
+                for kind in ClusterEnv._cluster_types
+                if not kind.opt_in_only_method and kind.is_env_present()
+            ]
+        assert present == [{"Slurm": "SlurmCluster", "Open MPI": "OmpiCluster"}[name]]
+        (finding,) = check_detection(environment, all_told=False)
+        assert name in finding.sentence
+
+
+def test_the_missing_time_out_of_nccl_is_told_on_gpus_only() -> None:
+    assert list(check_accelerator_flags({"JAX_PLATFORMS": "cuda"}))
+    flags = "--xla_gpu_nccl_termination_timeout_seconds=600"
+    assert not list(check_accelerator_flags({"JAX_PLATFORMS": "cuda", "XLA_FLAGS": flags}))
+
+
+# --- programs --------------------------------------------------------------------------------------
+
+LOADER = "from torch.utils.data import DataLoader as D\n"
+BEGINNING = "import jax\nfrom jax.experimental.multihost_utils import live_devices\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "level"),
+    [
+        ("jax.devices()\njax.distributed.initialize()\n", "before initialize()", Level.ERROR),
+        (
+            "import jax.numpy as jnp\nx = jnp.ones(3)\njax.distributed.initialize()\n",
+            "jax.numpy.ones() before initialize()",
+            Level.ERROR,
+        ),
+        ("jax.distributed.initialize()\n", "without jax.distributed.shutdown()", Level.WARNING),
+        (
+            "jax.distributed.initialize()\njax.distributed.initialize()\n",
+            "called in 2 places",
+            Level.WARNING,
+        ),
+        (
+            "with live_devices(d):\n  pass\nwith live_devices(d):\n  pass\n",
+            "2 live_devices blocks",
+            Level.WARNING,
+        ),
+        (
+            "with live_devices(d):\n  with live_devices(d):\n    pass\n",
+            "inside another",
+            Level.ERROR,
+        ),
+        (
+            "with live_devices(a):\n  pass\nwith live_devices(b):\n  pass\n",
+            "different arguments (a, b)",
+            Level.ERROR,
+        ),
+        ("import os\nos.fork()\n", "starts child processes", Level.WARNING),
+        (
+            LOADER + "jax.distributed.initialize()\nD(x, num_workers=4)\n",
+            "runs whenever the file is imported",
+            Level.ERROR,
+        ),
+    ],
+)
+def test_mistakes_in_a_program_are_found(
+    program: str, words: str, level: Level, tmp_path: Path
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(BEGINNING + program)
+    found = [finding for finding in check_script(str(path)) if words in finding.sentence]
+    assert [finding.level for finding in found] == [level]
+
+
+def test_a_good_program_is_good(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        BEGINNING
+        + "import jax.numpy as jnp\n"
+        + "def main():\n  jax.distributed.initialize()\n  print(jnp.ones(3), jnp.float32)\n"
+        + "  with live_devices(jax.devices()):\n    pass\n  jax.distributed.shutdown()\n"
+        + "DTYPE = jnp.dtype('float32')\n"
+        + "if __name__ == '__main__':\n  main()\n"
+    )
+    assert list(check_script(str(path))) == []
+
+
+def test_what_is_no_program_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("import jax\ndef f(:\n")
+    with pytest.raises(ScriptError, match=r"train\.py:2: not a Python program"):
+        list(check_script(str(path)))
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+def test_the_command_finds_a_taken_port(
+    listener: socket.socket, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = listener.getsockname()[1]
+    address = f"127.0.0.1:{port}"
+    words = [
+        "doctor",
+        "--address",
+        address,
+        "--bind",
+        address,
+        "--processes",
+        "2",
+        "--process",
+        "0",
+    ]
+    assert main([*words, "--hosts", "1", "--json"]) == 1
+    findings = json.loads(capsys.readouterr().out)
+    assert {"port"} == {f["check"] for f in findings if f["level"] == "error"}
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--process", "4", "--processes", "4"], "processes count from 0"),
+        (["--attach", "nowhere"], "not HOST:PORT"),
+        (["--watch"], "needs a program"),
+        (["train.py"], "--watch"),
+        (["--watch", "--", "/no/such/program"], "cannot be run"),
+        (["--script", "/no/such/file.py"], "No such file"),
+    ],
+)
+def test_bad_usage_is_told_in_one_line(
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor", *words]) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1

@@ -1,0 +1,113 @@
+"""Where a real JAX process hangs that is starting is found out."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.explain.failures import Job, reserved_port
+
+pytestmark = [pytest.mark.jax, pytest.mark.slow]
+
+DEADLINE_S = 240.0
+PROGRAM = """
+import sys, jax
+jax.distributed.initialize(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]),
+                           cluster_detection_method="deactivate")
+print("started", flush=True)
+jax.devices()
+"""
+
+
+def doctor(*words: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "coord_sim.cli.main", "doctor", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def watch(address: str, patience_s: float) -> tuple[int, str]:
+    program = [sys.executable, "-c", PROGRAM, address, "2", "1"]
+    words = ["--watch", "--give-up", "--patience", str(patience_s), "--timeout", "3"]
+    return doctor(*words, "--", *program)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    with reserved_port() as port:
+        job = Job(tmp_path, 3, f"127.0.0.1:{port}")
+        try:
+            yield job
+        finally:
+            job.end()
+
+
+def attached_until(job: Job, words: str) -> tuple[int, str]:
+    """Asks until the answer has these words, as processes take their time to come."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        code, out = doctor("--attach", job.address)
+        if words in out or time.monotonic() > deadline:
+            return code, out
+        time.sleep(0.5)
+
+
+def test_attach_says_who_is_missing_and_when_all_are_there(job: Job) -> None:
+    job.start(0, "serve", "say:serving", "connect", "wait")
+    job.await_text("serving", "process-0-0")
+    job.start(2, "connect", "wait")
+    code, out = attached_until(job, "2 of 3 have asked to register")
+    assert code == 1
+    assert "process 1 was never seen" in out
+    job.start(1, "connect", "wait")
+    job.await_text("connected")
+    code, out = attached_until(job, "3 of 3 are connected")
+    assert code == 0, out
+
+
+def test_attach_says_whose_devices_are_waited_for(tmp_path: Path) -> None:
+    with reserved_port() as port:
+        job = Job(tmp_path, 2, f"127.0.0.1:{port}", ("--heartbeat", "60"))
+        try:
+            job.start(0, "jax", "compute")
+            job.start(1, "jax", "wait")
+            code, out = attached_until(job, "topologies waits")
+        finally:
+            job.end()
+    assert code == 1
+    assert "the exchange of topologies waits for process 1" in out
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("coordinator.invalid:8476", "the name coordinator.invalid does not resolve"),
+        ("refused", "refused"),
+        ("silent", "says nothing for 3 s"),
+    ],
+)
+def test_watch_says_at_which_stage_a_program_hangs(address: str, words: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hole:
+        port = hole.getsockname()[1]
+        if address == "refused":
+            hole.close()
+        if address in {"refused", "silent"}:
+            address = f"127.0.0.1:{port}"
+        code, out = watch_registering(address)
+    assert code == 1
+    assert words in out
+
+
+def watch_registering(address: str) -> tuple[int, str]:
+    """Watches with more patience until the program has come to its registration."""
+    patience_s = 3.0
+    while True:
+        code, out = watch(address, patience_s)
+        if "asks to register" in out or patience_s > DEADLINE_S:
+            return code, out
+        patience_s *= 3

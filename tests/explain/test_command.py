@@ -1,0 +1,75 @@
+"""`coordlab explain` as its users run it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coord_sim.cli.main import main
+from jax_bridge.explain import EXIT_CODES, FailureClass
+from tests.explain.failures import KEPT
+
+LOGS = KEPT / "jaxlib-0.12.0.1"
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("all-is-well", 0),
+        ("rank-raises", EXIT_CODES[FailureClass.USER_ERROR]),
+        ("single-reset", EXIT_CODES[FailureClass.INFRASTRUCTURE]),
+        ("jax-preempted", EXIT_CODES[FailureClass.PREEMPTION]),
+        ("leader-leaves-first", EXIT_CODES[FailureClass.TEARDOWN]),
+    ],
+)
+def test_the_exit_code_is_the_class_of_the_first_cause(
+    name: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", str(LOGS / name)]) == code
+    assert capsys.readouterr().err == ""
+
+
+def test_errors_that_nobody_knows_are_of_an_unknown_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "rank-0.err"
+    log.write_text("E1130 05:26:00.000000  77 engine.cc:12] the \x1b[31mengine\x1b[0m is on fire\n")
+    assert main(["explain", str(log)]) == EXIT_CODES[FailureClass.UNKNOWN]
+    assert f"{log}:1: the engine is on fire" in capsys.readouterr().out
+
+
+def test_origin_and_echoes_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["explain", str(LOGS / "single-reset")])
+    out = capsys.readouterr().out
+    assert out.startswith("infrastructure: process 2 lost its connection to the service")
+    assert "echoes: processes 0 and 1 ended themselves" in out
+    assert "process-2-0.log:3: " in out
+
+
+def test_json_names_class_causes_and_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--json", str(LOGS / "full-disk")]) == 11
+    told = json.loads(capsys.readouterr().out)
+    assert told["class"] == "infrastructure"
+    assert told["causes"][0]["name"] == "disk-full"
+    assert [file["processes"] for file in told["files"]] == [[0], [1]]
+
+
+@pytest.mark.parametrize("given", ["absent.log", "empty"])
+def test_nothing_to_read_is_bad_input(
+    given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert main(["explain", str(tmp_path / given)]) == 2
+    assert given in capsys.readouterr().err
+
+
+def test_a_history_with_a_bad_header_is_named_and_the_logs_are_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "run.jsonl"
+    bad.write_text('{"coordlab_history":99,"source":"processes"}\n')
+    assert main(["explain", str(bad), str(LOGS / "killed-peer")]) == 11
+    assert "not used" in capsys.readouterr().err
+    assert main(["explain", str(bad)]) == 2

@@ -1,0 +1,131 @@
+"""Logs that are not as they should be: named, and the rest is used."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from pathlib import Path
+
+from jax_bridge.explain import explain
+from jax_bridge.explain.naming import process_of
+from tests.explain.failures import KEPT
+
+PEER = KEPT / "jaxlib-0.12.0.1" / "killed-peer"
+UNHEALTHY = (PEER / "process-1-0.log").read_bytes()
+
+
+def first_cause(folder: Path, processes: int | None = None) -> tuple[str, tuple[int, ...]]:
+    cause = explain([folder], processes=processes).causes[0]
+    return cause.name, cause.processes
+
+
+def test_noise_cuts_and_long_lines_are_named_and_the_rest_is_used(tmp_path: Path) -> None:
+    noise = bytes(range(256)) * 40 + b"\n"
+    (tmp_path / "rank-1.err").write_bytes(noise + b"x" * 300_000 + b"\n" + UNHEALTHY + noise[:700])
+    (tmp_path / "rank-2.err").write_bytes(b"step 1\n\0\0\0\0\0")
+    explanation = explain([tmp_path])
+    assert (explanation.causes[0].name, explanation.causes[0].processes) == ("silent-death", (2,))
+    notes = " ".join(note for file in explanation.files for note in file.notes)
+    assert "hold bytes that are no text" in notes
+    assert "longer than" in notes
+
+
+def test_packed_logs_are_read_and_cut_ones_as_far_as_they_go(tmp_path: Path) -> None:
+    packed = gzip.compress(UNHEALTHY + b"".join(b"%d\n" % (i * 7919) for i in range(20_000)))
+    (tmp_path / "rank-1.err.gz").write_bytes(packed[: len(packed) // 2])
+    (tmp_path / "rank-2.err").write_bytes(b"step 1\n")
+    explanation = explain([tmp_path])
+    assert explanation.causes[0].processes == (2,)
+    assert any("cannot be read beyond line" in note for f in explanation.files for note in f.notes)
+
+
+def test_logs_in_utf_16_are_read(tmp_path: Path) -> None:
+    (tmp_path / "rank-1.err").write_bytes(UNHEALTHY.decode().encode("utf-16"))
+    (tmp_path / "rank-2.err").write_bytes(b"")
+    assert first_cause(tmp_path) == ("silent-death", (2,))
+
+
+def test_a_format_that_cannot_be_unpacked_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rank-1.err").write_bytes(b"\x28\xb5\x2f\xfd" + b"\0" * 30)
+    (file,) = explain([tmp_path]).files
+    assert "zstd" in file.notes[0]
+
+
+def test_ranks_are_taken_from_labels_in_front_of_the_lines(tmp_path: Path) -> None:
+    lines = []
+    for process in range(3):
+        log = (PEER / f"process-{process}-0.log").read_text()
+        lines += [f"{process}: {line}" for line in log.splitlines()]
+    (tmp_path / "job.out").write_text("\n".join(lines) + "\n")
+    assert first_cause(tmp_path) == ("silent-death", (2,))
+
+
+def test_container_logs_with_times_in_front_are_read(tmp_path: Path) -> None:
+    for process in range(3):
+        log = (PEER / f"process-{process}-0.log").read_text()
+        lines = [
+            f"2026-11-30T05:26:00.{i:09}Z stderr F {line}" for i, line in enumerate(log.split("\n"))
+        ]
+        (tmp_path / f"pod-{process}.log").write_text("\n".join(lines))
+    assert first_cause(tmp_path) == ("silent-death", (2,))
+
+
+def test_progress_bars_do_not_hide_a_message(tmp_path: Path) -> None:
+    (tmp_path / "rank-1.err").write_bytes(
+        b"10%|#\r20%|##\r" + UNHEALTHY.removeprefix(b"connected\n")
+    )
+    (tmp_path / "rank-2.err").write_bytes(b"step\n")
+    assert first_cause(tmp_path) == ("silent-death", (2,))
+
+
+def test_a_chain_of_exceptions_is_one_cause_with_the_place_in_the_program(tmp_path: Path) -> None:
+    (tmp_path / "rank-0.err").write_text(
+        "Traceback (most recent call last):\n"
+        '  File "/home/me/train.py", line 3, in load\n'
+        "KeyError: 'w'\n"
+        "\nDuring handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "/home/me/train.py", line 9, in main\n'
+        '  File "/usr/lib/python3/site-packages/jax/x.py", line 1, in f\n'
+        "RuntimeError: no weights\n"
+    )
+    (cause,) = explain([tmp_path]).causes
+    assert cause.sentence == "process 0 raised RuntimeError: no weights, at /home/me/train.py:9"
+    assert cause.evidence[0].line == 10
+
+
+def test_a_logged_exception_after_which_the_program_went_on_is_doubted(tmp_path: Path) -> None:
+    text = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nOSError: try again\n'
+    header = "I1130 05:26:00.000000    1 client.cc:134] Connected to distributed JAX controller\n"
+    (tmp_path / "rank-0.err").write_text(text + header + header + "step\n" * 80)
+    (cause,) = explain([tmp_path]).causes
+    assert cause.confidence.name == "LOW"
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "rank-1.err"
+    with open(path, "wb") as file:
+        for _ in range(400):
+            file.write(UNHEALTHY)
+            file.write(b"step 17 of 100: loss 0.25\n" * 100)
+    tracemalloc.start()
+    explain([path])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < path.stat().st_size / 5
+
+
+def test_names_of_files_give_numbers_of_processes() -> None:
+    names = {
+        "logs/process-3-0.log": (3, 0),
+        "logs/process-3-1.log": (3, 1),
+        "rank-7.err": (7, 0),
+        "worker_12.txt": (12, 0),
+        "slurm-881234_5.out": (5, 0),
+        "host3/stderr": (3, 0),
+        "4.log": (4, 0),
+        "service.log": (None, 0),
+        "slurm-881234.out": (None, 0),
+        "stderr": (None, 0),
+    }
+    assert {name: process_of(Path(name)) for name in names} == names
