@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from checker.history import read
+from checker.history import Invoke, read
 from coord_sim.faults import Crash, Degrade, Pause
 from coord_sim.moments import When
 from coord_sim.scenarios import Answers, Ends, Expectations, scenario_named
@@ -59,7 +59,7 @@ def test_a_process_draws_and_does_what_its_simulated_twin_does(tmp_path: Path) -
         sorted(
             str(event.arguments["value"])
             for event in run.history.events
-            if getattr(event, "operation", None) == "key_value_set"
+            if isinstance(event, Invoke) and event.operation == "key_value_set"
         )
         for run in (real, simulated)
     ]
