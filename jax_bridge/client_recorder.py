@@ -69,6 +69,7 @@ class ProcessRecorder:
         process alone, and who reads the file must know the others (`checker.history.read_part`).
       hold: Where to stop and wait for SIGKILL, if anywhere.
       held_path: Created when the process stands there.
+      task: Which task it says it is, if not that of its number.
       cannot_know, details: For the header.
 
     Raises:
@@ -83,10 +84,12 @@ class ProcessRecorder:
         processes: int | None,
         hold: Inside | None = None,
         held_path: Path | None = None,
+        task: int | None = None,
         cannot_know: Sequence[str] = (),
         details: Mapping[str, object] | None = None,
     ) -> None:
         self.process = process
+        self.task = process if task is None else task
         self.everybody = frozenset(() if processes is None else range(processes))
         self.hold = None if hold is None else (hold.operation, hold.count)
         self._held_path = held_path
@@ -292,7 +295,7 @@ def record_clients(recorder_of: RecorderOf) -> None:
         # jaxlib does not tell its incarnation; a round of this process alone does, at once.
         incarnation = None
         with contextlib.suppress(Exception):  # The program asked to connect, and for nothing more.
-            incarnation = get_live_nodes(self, [recorder.process]).get(recorder.process)
+            incarnation = get_live_nodes(self, [recorder.task]).get(recorder.task)
         with _never_breaking(recorder):
             recorder.start(id(self), since_ns, incarnation)
         return result

@@ -418,8 +418,7 @@ class _Launcher:
         """A process has ended: by itself, or killed as the words say."""
         process = running.process
         del self._running[process]
-        with contextlib.suppress(ProcessLookupError):  # Children that it left behind, if any.
-            os.killpg(running.started.pid, signal.SIGKILL)
+        _signal(running, signal.SIGKILL)  # Children that it left behind, if any.
         time_ns = time.monotonic_ns()
         at_s = (time_ns - self.say.began_ns) / NS_PER_S
         if killed is None and code == 0:
@@ -468,9 +467,11 @@ class _Launcher:
         """Kills who still runs. What is left at the limit of a program has no end in its history."""
         for running in list(self._running.values()):
             since_ns = time.monotonic_ns()
-            os.killpg(running.started.pid, signal.SIGKILL)
+            _signal(running, signal.SIGKILL)
             code = running.started.wait()
-            if self.job.program is None:
+            if code != -signal.SIGKILL:
+                self._reaped(running, code, running.seen_alive_ns, None)
+            elif self.job.program is None:
                 self._reaped(running, code, since_ns, cause)
             else:
                 del self._running[running.process]
@@ -514,8 +515,11 @@ class _Launcher:
 
     def _kill(self, running: _Running, where: str) -> None:
         since_ns = time.monotonic_ns()
-        os.killpg(running.started.pid, signal.SIGKILL)
+        _signal(running, signal.SIGKILL)
         code = running.started.wait()
+        if code != -signal.SIGKILL:
+            self._reaped(running, code, running.seen_alive_ns, None)
+            return  # It had ended by itself, a moment ago.
         self.say(f"process {running.process} killed {where}")
         for kind, process, operation in running.recording.news():
             self._happened(kind, process, operation)
@@ -526,12 +530,12 @@ class _Launcher:
         if running is None:
             return
         running.pauses += 1
-        os.killpg(running.started.pid, signal.SIGSTOP)
+        _signal(running, signal.SIGSTOP)
 
         def go_on() -> None:
             running.pauses -= 1
             if not running.pauses and self._running.get(process) is running:
-                os.killpg(running.started.pid, signal.SIGCONT)
+                _signal(running, signal.SIGCONT)
                 self.say(f"process {process} goes on")
 
         self._at(time.monotonic_ns() + round(for_s * NS_PER_S), go_on)
@@ -626,6 +630,12 @@ def _where(fault: Fault) -> str:
     ):
         return f"inside {when.operation} #{when.count}"
     return str(when)
+
+
+def _signal(running: _Running, number: signal.Signals) -> None:
+    """Signals a process and its children; it may have ended a moment ago."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(running.started.pid, number)
 
 
 def _end_of(code: int) -> str:

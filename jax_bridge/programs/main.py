@@ -74,6 +74,7 @@ def run_program(start: ProgramStart) -> NoReturn:
         processes=start.processes,
         hold=hold,
         held_path=Path(start.held),
+        task=start.task,
     )
     install(recorder)
     said = Said(Path(start.said))

@@ -1,0 +1,296 @@
+"""`coordlab diff`: the same programs in the simulator and on real processes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checker.history import Enter, Event, History, Invoke, Ok, Start
+from coord_sim.cli.diff import service_word
+from coord_sim.cli.exit_codes import BAD_INPUT, VALID
+from coord_sim.cli.main import main
+from coord_sim.cli.scenarios import verdict_word
+from coord_sim.faults import Crash, Restart
+from coord_sim.scenarios import read_scenario, run_scenario, scenario_named
+from coord_sim.scenarios.scenario import PROCESSES
+from coord_sim.schedule import Schedule
+from coord_sim.sim import End, Run
+from coord_sim.sim.case import Case
+from jax_bridge.differential.arms import Arm, can_be_real
+from jax_bridge.differential.comparison import Comparison, compare
+from jax_bridge.differential.drawing import draw_case
+from jax_bridge.differential.known import KNOWN, explanation_of
+from jax_bridge.differential.outcome import (
+    ABSENT,
+    ANSWERS,
+    BLOCKS,
+    ENDS,
+    PENDING,
+    WORDS,
+    Difference,
+    Fact,
+    Place,
+    differences,
+    outcome_of,
+)
+from jax_bridge.differential.running import Plan, run_case
+from jax_bridge.differential.saving import SCENARIO, STORY, save_difference
+from jax_bridge.differential.shrinking import RealBudget
+from jax_bridge.differential.variations import Timing, Variation, vary
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+BACK_SOON = Case(
+    "training_loop",
+    Schedule(processes=3, seed=5, faults=(Crash(1, 1.9), Restart(1, 2.2)), limit_s=40.0),
+    {"steps": 4},
+)
+
+
+def still(case: Case, **changes: object) -> Variation:
+    shifts_s = (0.0,) * len(case.schedule.faults)
+    plain = Variation(seed=1, phase_s=0.0, latency_s=0.001, lag_s=0.0, shifts_s=shifts_s)
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def simulated(case: Case) -> Run:
+    """A run of the simulator, whose program draws what it draws in real processes."""
+    return vary(Timing(case, case.run()), still(case))
+
+
+def with_events(run: Run, events: list[Event]) -> Run:
+    return replace(run, history=History(run.history.header, events, faults=run.history.faults))
+
+
+# --- outcomes ------------------------------------------------------------------------------------
+
+
+def test_an_outcome_names_starts_in_place_of_incarnations() -> None:
+    outcome = outcome_of(BACK_SOON.run())
+    answers = {fact.value for place, fact in outcome.items() if place.what == "live_processes"}
+    assert "{0, 1, 2}" in answers
+    assert "{0, 1 (start 2), 2}" in answers
+    assert outcome[Place(1, 0, "its end")].value == "killed"
+
+
+def test_runs_with_other_latencies_have_one_outcome_where_timing_decides_nothing() -> None:
+    case = Case("training_loop", Schedule(processes=3, seed=5), {"steps": 4})
+    slower = replace(case, schedule=replace(case.schedule, latency_max_s=0.02))
+    one, other = case.run(), slower.run()
+    assert one.history.events != other.history.events
+    assert differences(outcome_of(one), outcome_of(other)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "level"),
+    [
+        (lambda e: replace(e, result={0: None}) if isinstance(e, Ok) and e.result else e, ANSWERS),
+        (lambda e: replace(e, live={0: None}) if isinstance(e, Enter) else e, BLOCKS),
+        (lambda e: None if isinstance(e, Start) else e, ENDS),
+    ],
+)
+def test_what_a_program_could_notice_is_a_difference(change, level: str) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    run = BACK_SOON.run()
+    changed = with_events(run, [e for e in map(change, run.history.events) if e is not None])
+    found = differences(outcome_of(changed), outcome_of(run))
+    assert level in {each.level for each in found}
+
+
+def test_ends_and_words_are_compared_too() -> None:
+    case = Case("lockstep", Schedule(processes=2, seed=1), {"steps": 2})
+    run = case.run()
+    other = replace(run, log=run.log[:-1], ends=(*run.ends[:-1], End(1, "running")))
+    levels = [each.level for each in differences(outcome_of(other), outcome_of(run))]
+    assert sorted(levels) == sorted([ENDS, WORDS])
+
+
+# --- variations ----------------------------------------------------------------------------------
+
+
+def test_a_variation_follows_the_times_of_a_run() -> None:
+    run = simulated(BACK_SOON)
+    timing = Timing(BACK_SOON, run)
+    again = vary(timing, still(BACK_SOON))
+    later = vary(timing, still(BACK_SOON, phase_s=0.25))
+    assert differences(outcome_of(run), outcome_of(again)) == []
+    for varied, moved_ns in ((again, 0), (later, 250_000_000)):
+        for before, after in zip(calls_of(run), calls_of(varied), strict=False):
+            assert before.operation == after.operation
+            assert 0 <= after.time_ns - before.time_ns - moved_ns < 50_000_000
+
+
+def calls_of(run: Run) -> list[Invoke]:
+    events = run.history.events
+    return [event for event in events if isinstance(event, Invoke) and event.process == 0]
+
+
+def test_a_run_of_the_simulator_is_found_in_the_simulator() -> None:
+    comparison = compare(BACK_SOON, simulated(BACK_SOON), service_word)
+    assert comparison.is_same
+    assert comparison.explained == ()
+
+
+def test_a_false_answer_is_not_found_there() -> None:
+    """A live set without a process that was alive all the time: no timing explains that."""
+    run = simulated(BACK_SOON)
+    events = list(run.history.events)
+    number = next(
+        n for n, e in enumerate(events) if isinstance(e, Ok) and isinstance(e.result, dict)
+    )
+    told = events[number]
+    assert isinstance(told, Ok)
+    assert isinstance(told.result, dict)
+    events[number] = replace(told, result=dict(list(told.result.items())[:2]))
+    comparison = compare(BACK_SOON, with_events(run, events), service_word, variations=30)
+    assert not comparison.is_same
+    assert comparison.level == ANSWERS
+    assert [each.found for each in comparison.differences] == ["{0, 1}"]
+
+
+def test_runs_with_the_same_facts_must_have_the_same_verdict() -> None:
+    run = simulated(BACK_SOON)
+    comparison = compare(
+        BACK_SOON, run, lambda h: "invalid" if h is run.history else "valid", variations=3
+    )
+    assert comparison.differences == ()
+    assert not comparison.is_same
+    assert comparison.level == "verdict"
+
+
+# --- known differences -----------------------------------------------------------------------------
+
+
+def test_known_differences_are_those_of_the_documentation() -> None:
+    text = (DOCS / "diff.md").read_text(encoding="utf-8")
+    section = text.partition("## Known differences")[2]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    assert rows[2:] == [f"| {known.name} | {known.why} |" for known in KNOWN]
+
+
+def test_known_differences_need_their_circumstances() -> None:
+    place = Place(1, 0, "barrier sync", 2)
+    difference = Difference(place, ANSWERS, PENDING, ABSENT, 5.0)
+
+    def outcome(end: str, at_s: float) -> dict[Place, Fact]:
+        return {
+            Place(1, 0, "its end"): Fact(ENDS, end, at_s),
+            place: Fact(ANSWERS, PENDING, 5.0),
+        }
+
+    aborted = "ended by its client: UNAVAILABLE"
+    known = explanation_of(difference, outcome(aborted, 5.5), outcome(aborted, 5.0))
+    assert known is not None
+    assert known.name == "a process takes time to die"
+    for end, at_s in (("killed", 5.5), ("ended by itself", 5.5), (aborted, 9.0)):
+        assert explanation_of(difference, outcome(end, at_s), outcome(end, 5.0)) is None
+
+
+# --- cases, and what is saved ----------------------------------------------------------------------
+
+
+def test_drawn_cases_can_be_run_on_real_processes_and_differ_from_each_other() -> None:
+    cases = [draw_case(seed) for seed in range(40)]
+    assert all(map(can_be_real, cases))
+    assert all(not case.schedule.durable and not case.schedule.loss for case in cases)
+    assert {case.program for case in cases} >= {"lockstep", "training_loop", "store_traffic"}
+    assert {case.schedule.recoverable for case in cases} == {True, False}
+    assert draw_case(3) == draw_case(3)
+
+
+def test_a_saved_difference_is_a_scenario_that_holds_in_the_simulator(tmp_path: Path) -> None:
+    run = BACK_SOON.run()
+    place = Place(0, 0, "barrier sync", 1)
+    difference = Difference(place, ANSWERS, "OK", "INTERNAL", 1.0)
+    comparison = Comparison(run, 7, (difference,), (), ("valid", "valid"))
+    histories = tmp_path / "real"
+    histories.mkdir()
+    run.history.save(histories / "real.jsonl")
+    arm = Arm(BACK_SOON, "real", run, comparison, histories)
+    save_difference(tmp_path / "out", "seed-5-real", arm, None, "As found.")
+    scenario = read_scenario(tmp_path / "out" / SCENARIO)
+    assert (scenario.program, scenario.schedule) == (BACK_SOON.program, BACK_SOON.schedule)
+    assert run_scenario(scenario, verdict_word).holds
+    story = (tmp_path / "out" / STORY).read_text(encoding="utf-8")
+    assert "process 0: barrier sync #1" in story
+    assert f"coordlab diff --service real --scenario {tmp_path / 'out' / SCENARIO}" in story
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"difference.txt", "real.jsonl", "scenario.toml", "simulator.jsonl"}
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--scenario", "no-such"], "no scenario 'no-such'"),
+        (["--scenario", "ghost-entry", "--scenario", "ghost-entry"], "two of the name ghost-entry"),
+        (["--seeds", "0"], "from 1 on"),
+        (["--seeds", "1", "--first", "x"], "a seed is a whole number"),
+        (["--seeds", "1", "--jobs", "0"], "from 1 on"),
+        ([], "one of the arguments --scenario --seeds is required"),
+    ],
+)
+def test_bad_input_is_told_in_words(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["diff", *arguments])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    assert code == BAD_INPUT
+    told = capsys.readouterr().err
+    assert words in told
+    assert "Traceback" not in told
+
+
+def test_a_scenario_that_real_processes_cannot_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert PROCESSES not in scenario_named("clock-jump").runs_on
+    out = tmp_path / "out"
+    assert main(["diff", "--scenario", "clock-jump", "--out", str(out)]) == BAD_INPUT
+    assert "clock-jump runs in the simulator only" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.jax
+def test_real_processes_do_what_simulated_ones_do_on_both_services(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Blocks, words of errors, and the death of the service; some seconds each, all at once."""
+    out = tmp_path / "out"
+    words = ["diff", "--jobs", "6", "--json", "--out", str(out)]
+    for name in ("raise-in-block", "key-set-twice", "leader-killed"):
+        words += ["--scenario", name]
+    code = main(words)
+    told = json.loads(capsys.readouterr().out)
+    assert [run["story"] for run in told["runs"] if run["differs"]] == []
+    assert code == VALID
+    assert told["the_same"] == 6
+    assert not out.exists(), "nothing differs, nothing is saved"
+
+
+@pytest.mark.jax
+def test_a_difference_is_made_small_saved_and_told(tmp_path: Path) -> None:
+    """A judge that calls real runs invalid, whatever they are, makes each of them differ."""
+    schedule = Schedule(processes=2, seed=5, faults=(Crash(1, 0.4),), limit_s=10.0)
+    case = Case("leaving", schedule, {"work_s": 0.3, "late_s": 0.5, "apart": 1})
+    plan = Plan(
+        verdict=against_real_runs, out=tmp_path, services=("model",), budget=RealBudget(runs=2)
+    )
+    result = run_case("small", case, "model", plan)
+    assert result.differs
+    assert result.level == "verdict"
+    assert "Seen again and made smaller: 2 processes, 1 fault -> " in result.note
+    scenario = read_scenario(Path(result.saved) / SCENARIO)
+    assert scenario.schedule.faults == () or scenario.schedule.processes == 1
+    saved = {path.name for path in Path(result.saved).iterdir()}
+    assert saved >= {STORY, "simulator.jsonl", "model.jsonl", "real.jsonl"}
+
+
+def against_real_runs(history: History) -> str:
+    return "invalid" if history.header.source == "processes" else "valid"
