@@ -582,6 +582,7 @@ class _Launcher:
             "service": job.service,
             "python": platform.python_version(),
             "jaxlib": _version("jaxlib"),
+            "zero_monotonic_ns": self.say.began_ns,
             **job.settings,
         }
         if job.script is not None:

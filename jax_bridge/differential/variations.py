@@ -235,6 +235,9 @@ class Timing:
         }
         lags = Entropy(variation.seed)
 
+        for stream in draws.values():
+            stream.incarnation()  # As in any start, before the program draws anything.
+
         async def program(process: Process) -> None:
             start = (process.number, process.lifetime)
             if start in draws:

@@ -105,7 +105,7 @@ def as_scenario(reduced: Reduced) -> Scenario | None:
         title=f"Found by a hunt: {kind}",
         what=reduced.trial.explanation,
         why=_why(reduced),
-        runs_on=(SIMULATOR, PROCESSES) if reduced.replays else (PROCESSES,),
+        runs_on=(SIMULATOR, PROCESSES) if reduced.in_simulator else (PROCESSES,),
         schedule=case.schedule,
         program=case.program,
         arguments=dict(case.arguments),

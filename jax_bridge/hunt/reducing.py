@@ -18,10 +18,7 @@ from coord_sim.faults import Fault, Restart, Slow
 from coord_sim.moments import When
 from coord_sim.mutants import CATALOGUE
 from coord_sim.schedule import Schedule
-from coord_sim.sim import Process, simulate
 from coord_sim.sim.case import Case
-from coord_sim.sim.entropy import Entropy
-from coord_sim.sim.process import Program
 from coord_sim.sim.shrinking import Budget, shrink
 from jax_bridge.hunt.judging import INVALID, Judge, judged
 from jax_bridge.hunt.trying import Trial, Where, try_case
@@ -55,9 +52,7 @@ class Reduced:
 
     Attributes:
       trial: Of the smallest case that failed on real processes.
-      in_simulator: Whether the simulator shows the same of that case, if its programs draw what real
-        processes draw.
-      replays: Whether it also does with its own draws.
+      in_simulator: Whether the simulator shows the same of that case.
       simulated, real: How many runs it took.
       failed, tried: Of how many runs of the smallest case on real processes how many failed so.
       blamed: Deviations of which one alone, in a service that is as published otherwise, brings about
@@ -66,7 +61,6 @@ class Reduced:
 
     trial: Trial
     in_simulator: bool = False
-    replays: bool = False
     simulated: int = 0
     real: int = 0
     failed: int = 1
@@ -112,7 +106,6 @@ class _Reduction:
         return Reduced(
             trial,
             in_simulator=self._simulated.fails(case),
-            replays=self._simulated.fails(case, plainly=True),
             blamed=tuple(self._blamed(case)),
             simulated=self._simulated.runs,
             real=self._real,
@@ -210,30 +203,14 @@ class Simulated:
         """Whether it does with its own latencies, and has its time."""
         return case.schedule.limit_s == self._limit_s and self.fails(case)
 
-    def fails(self, case: Case, *, plainly: bool = False) -> bool:
-        """Whether it does with its own latencies; `plainly`: also with the simulator's own draws."""
+    def fails(self, case: Case) -> bool:
+        """Whether it does with its own latencies."""
         self.runs += 1
         try:
-            run = case.run() if plainly else simulate(_drawing_as_real(case), case.schedule)
-            found = judged(run, case.program, self._judge)
+            found = judged(case.run(), case.program, self._judge)
         except ProgramError:
             return False
         return found.word == INVALID and found.kind == self._kind
-
-
-def _drawing_as_real(case: Case) -> Program:
-    """The program, which draws what it draws in a real process.
-
-    In the simulator the incarnation comes from the same stream, before the program draws anything.
-    """
-    inner = case.make_program()
-    entropy = Entropy(case.schedule.seed)
-
-    async def program(process: Process) -> None:
-        process.random = entropy.stream(f"process/{process.number}/{process.lifetime}")
-        await inner(process)
-
-    return program
 
 
 def _varied(schedule: Schedule) -> Iterator[Schedule]:

@@ -93,6 +93,8 @@ def run_program(start: ProgramStart) -> NoReturn:
         shutdown_timeout_s=start.shutdown_timeout_s,
     )
     client.connect()
+    random = Entropy(start.seed).stream(f"process/{start.process}/{start.lifetime}")
+    random.incarnation()  # The simulator's comes from here, before the program draws anything.
     disk = FileDisk(Path(start.disk))
     host = Host(recorder, said, began_ns=start.began_ns, end=end)
     process = Process(
@@ -101,7 +103,7 @@ def run_program(start: ProgramStart) -> NoReturn:
         start.lifetime,
         client=cast("Any", Client(client)),
         disk=disk,
-        random=Entropy(start.seed).stream(f"process/{start.process}/{start.lifetime}"),
+        random=random,
         host=cast("Any", host),
         blocks=LiveDevices,
     )

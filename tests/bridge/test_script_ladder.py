@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +22,7 @@ from typing import TypeVar
 import pytest
 
 from checker import read
-from checker.history import Crash, Enter, Event, Leave
+from checker.history import Crash, Enter, History, Leave
 from jax_bridge.workloads import ladder
 
 pytestmark = pytest.mark.jax
@@ -137,7 +137,7 @@ def run(job: Job, folder: Path) -> Outcome:
     logs = {path.stem: path.read_text(errors="replace") for path in sorted(logs_of(out))}
     report = [f"replay: coordlab {shlex.join(command)}", done.stdout]
     report += [f"--- {name}\n{text}" for name, text in logs.items()]
-    lives = lives_of(read(out).events, logs) if out.exists() else []
+    lives = lives_of(read(out), logs) if out.exists() else []
     return Outcome(job, done.returncode, lives, "\n".join(report))
 
 
@@ -145,8 +145,11 @@ def logs_of(out: Path) -> Iterator[Path]:
     return (out.with_suffix(".run") / "logs").glob("*.log")
 
 
-def lives_of(events: Sequence[Event], logs: dict[str, str]) -> list[Life]:
+def lives_of(history: History, logs: dict[str, str]) -> list[Life]:
     """Reads how each start ended from the history, and the rest from what the processes printed."""
+    events = history.events
+    zero_ns = history.header.details["zero_monotonic_ns"]
+    assert isinstance(zero_ns, int)
     kill_ns = min(
         (e.since_ns or 0 for e in events if isinstance(e, Crash) and was_killed(e)),
         default=0,
@@ -156,8 +159,10 @@ def lives_of(events: Sequence[Event], logs: dict[str, str]) -> list[Life]:
         log = logs.get(f"process-{event.process}-{event.lifetime}", "")
         if isinstance(event, Crash):
             killed = was_killed(event)
-            end = KILLED if killed else event.cause or ""
-            after = "" if killed else time_class((fatal_ns(log) or event.time_ns) - kill_ns)
+            end = KILLED if killed else (event.cause or "").partition(":")[0]
+            decided_ns = fatal_ns(log)
+            died_ns = event.time_ns if decided_ns is None else decided_ns - zero_ns
+            after = "" if killed else time_class(died_ns - kill_ns)
         elif isinstance(event, Leave):
             end, after = LEFT, ""
         else:
@@ -182,7 +187,7 @@ def lives_of(events: Sequence[Event], logs: dict[str, str]) -> list[Life]:
 
 def was_killed(crash: Crash) -> bool:
     """Whether the launcher did it, as planned."""
-    return crash.cause is not None and crash.cause.startswith("SIGKILL")
+    return crash.cause is not None and crash.cause.startswith(f"{KILLED}: SIGKILL")
 
 
 def time_class(elapsed_ns: int) -> str:
@@ -214,7 +219,7 @@ def fatal(log: str) -> Fatal | None:
 
 
 def fatal_ns(log: str) -> int | None:
-    """When the last message was written, on the clock of histories; to die takes longer if busy."""
+    """When the last message was written, by the monotonic clock; to die takes longer if busy."""
     found = re.search(r"^F(\d{4} [\d:]+\.\d{6})", log, re.MULTILINE)
     if found is None:
         return None
