@@ -9,3 +9,11 @@ class BridgeError(Exception):
 
 class LaunchFailed(BridgeError):
     """The service or a process could not be started."""
+
+
+class RunBroken(LaunchFailed):
+    """What a run needs besides its processes has ended by itself; what was recorded is kept."""
+
+
+class ServiceDied(RunBroken):
+    """The service ended by itself, which no fault explains."""

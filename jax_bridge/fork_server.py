@@ -10,6 +10,7 @@ answered by `{"pid": N}`. The end of a child is told by `{"pid": N, "status": S}
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -56,7 +57,14 @@ def main() -> None:
                 pid = os.fork()
                 if pid == 0:
                     _child(start)
+                _lead_a_group(pid)  # Before anybody is told whom to signal.
                 print(json.dumps({"pid": pid}), flush=True)
+
+
+def _lead_a_group(pid: int) -> None:
+    """Makes a process the leader of a group of its own; parent and child both do, whoever is first."""
+    with contextlib.suppress(OSError):
+        os.setpgid(pid, pid)
 
 
 def _reap() -> None:
@@ -75,7 +83,7 @@ def _child(start: ProgramStart) -> None:
     """Never returns; skips what the parent's interpreter would do at its end."""
     try:
         end_with_parent(signal.SIGKILL)
-        os.setsid()
+        _lead_a_group(0)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, *_ALL_SIGNALS):
             signal.signal(number, signal.SIG_DFL)

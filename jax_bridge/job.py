@@ -10,6 +10,7 @@ from checker.history import History
 from coord_sim.faults import Fault
 from coord_sim.schedule import Place
 from coord_sim.sim.run import End, LogLine
+from jax_bridge.errors import RunBroken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,8 @@ class Job:
       script, arguments: A program as a file; `{process}`, `{processes}` and `{address}` are filled in.
       program: In place of a script.
       processes: How many.
-      service_command: Starts the service; its first line must be `ready address=HOST:PORT ...`.
+      service_command: Starts the service; its first line must be `ready address=HOST:PORT ...`. In
+        its words `{service}` is the number of the service, and `{folder}` the run's.
       service: Its name, for the header.
       services: How many there are; faults of the service hit the first.
       places: Processes that are not simply the task of their number on the first service.
@@ -93,6 +95,7 @@ class JobResult:
       unplanned: One sentence for each process that ended badly by itself, with its log file, and for
         what did not come to be.
       interrupted: Ctrl-C ended it.
+      broken: What ended the run before its time, besides its processes.
       finished: Whether every process came to an end before the time-out.
       ends: How each process was in the end.
       log, reached: What programs of the simulator said.
@@ -103,6 +106,7 @@ class JobResult:
     history: History
     unplanned: tuple[str, ...]
     interrupted: bool
+    broken: RunBroken | None = None
     finished: bool
     ends: tuple[End, ...] = ()
     log: tuple[LogLine, ...] = ()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import heapq
 import json
 import os
 import platform
 import shutil
 import signal
+import subprocess
 import sys
 import time
+import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -26,8 +29,9 @@ from coord_sim.moments import SERVICE, When
 from coord_sim.sim import KILLED
 from coord_sim.sim.injection import described
 from coord_sim.sim.run import CRASHED, LEFT, NEVER_STARTED, RAISED, RUNNING, End, LogLine
+from jax_bridge import guardian
 from jax_bridge.conditions import Inside
-from jax_bridge.errors import LaunchFailed
+from jax_bridge.errors import LaunchFailed, RunBroken, ServiceDied
 from jax_bridge.fatal import fatal_words
 from jax_bridge.job import Job, JobResult
 from jax_bridge.network import NETWORK_FAULTS, Network
@@ -87,10 +91,13 @@ def run_job(job: Job, say: Callable[[str], None] = lambda _: None) -> JobResult:
       say: Told what happens, one line at a time.
 
     Raises:
-      LaunchFailed: the script is missing, or the service did not come up.
+      LaunchFailed: the script is missing, the history cannot be written there, or the service did not
+        come up.
     """
     if job.script is not None and not job.script.is_file():
         raise LaunchFailed(f"{job.script}: there is no such script")
+    if not job.out.name or job.out.is_dir():
+        raise LaunchFailed(f"{job.out} is a folder; the history needs a file")
     return _Launcher(job, say).run()
 
 
@@ -101,8 +108,13 @@ class _Launcher:
         self._folder = run_folder(job.out)
         self._parts = self._folder / "parts"
         self._logs = self._folder / "logs"
+        self._mark = uuid.uuid4().hex
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self._lock: IO[bytes] | None = None
+        self._broken: RunBroken | None = None
         self._services: list[ServiceProcess] = []
         self._pauses_of_service = 0
+        self._lives_of_service = 0
         self._network: Network | None = None
         self._fork_server: ForkServer | None = None
         self._running: dict[int, _Running] = {}
@@ -131,6 +143,9 @@ class _Launcher:
             self._set_up()
             self._plan()
             finished = self._watch()
+        except RunBroken as broken:
+            self._broken = broken
+            self._unplanned.append(str(broken))
         except KeyboardInterrupt:
             interrupted = True
             self.say("interrupted: ending all processes")
@@ -141,6 +156,7 @@ class _Launcher:
             history=history,
             unplanned=tuple(self._unplanned),
             interrupted=interrupted,
+            broken=self._broken,
             finished=finished,
             ends=self._last_ends,
             log=self._log,
@@ -166,18 +182,27 @@ class _Launcher:
                     self._network.stop()
                 for file in self._open_files:
                     file.close()
+                self._end_guardian()
                 self._read_what_was_said()
                 history = self._merge()
+                if self._lock is not None:
+                    self._lock.close()
         return history
 
     def _make_folder(self) -> None:
         """Makes the run's folder; one that is there is removed only if it is a finished run's."""
-        if self.job.out.is_dir():
-            raise LaunchFailed(f"{self.job.out} is a folder; the history needs a file")
+        out = self.job.out
+        if out.exists() and not out.is_file():
+            raise LaunchFailed(f"{out} is no regular file; the history needs one")
         marker = self._folder / MARKER
-        if self._folder.exists():
-            if not marker.is_file():
+        if self._folder.exists() or self._folder.is_symlink():
+            if self._folder.is_symlink() or not marker.is_file():
                 raise LaunchFailed(f"{self._folder} is in the way and not of a run; move it away")
+            with marker.open("rb") as lock:
+                if not _is_locked(lock):
+                    raise LaunchFailed(
+                        f"another run is writing to {self._folder}; name another file"
+                    )
             if any(self._parts.glob("*.jsonl")):
                 raise LaunchFailed(
                     f"{self._parts} holds recordings of a run that was not merged; move it away"
@@ -185,17 +210,28 @@ class _Launcher:
             shutil.rmtree(self._folder)
         for folder in (self._parts, self._logs):
             folder.mkdir(parents=True)
-        marker.touch()
+        self._lock = marker.open("wb")
+        _is_locked(self._lock)
 
     # --- the beginning -------------------------------------------------------------------------
 
     def _set_up(self) -> None:
         """Starts all that processes need, at the same time."""
         job = self.job
+        os.environ[guardian.MARK] = self._mark  # All that is started from here on inherits it.
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-I", guardian.__file__, self._mark],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         for number in range(job.services):
             name = "service" if number == 0 else f"service-{number}"
             log = self._logs / f"{name}.log"
-            self._services.append(ServiceProcess(job.service, job.service_command, log))
+            words = {"{service}": str(number), "{folder}": str(self._folder)}
+            command = _filled_in(job.service_command, words)
+            self._services.append(ServiceProcess(job.service, command, log))
             self._services[-1].start()
         if job.program is not None:
             self._fork_server = ForkServer(self._logs / "fork-server.log")
@@ -305,11 +341,7 @@ class _Launcher:
             "{processes}": str(job.processes),
             "{address}": self._address_for(process),
         }
-        arguments = []
-        for argument in job.arguments:
-            for placeholder, value in values.items():
-                argument = argument.replace(placeholder, value)
-            arguments.append(argument)
+        arguments = _filled_in(job.arguments, values)
         environment = {"JAX_PLATFORMS": "cpu", **os.environ, **job.environment(process)}
         # Process 0 of a JAX job starts a service of its own; let that one idle on a spare port.
         environment["JAX_COORDINATOR_BIND_ADDRESS"] = "127.0.0.1:0"
@@ -366,23 +398,37 @@ class _Launcher:
                 heapq.heappop(self._due)[2]()
             for running in list(self._running.values()):
                 self._look_after(running)
+            self._look_after_the_rest()
             if not self._running and not self._starts_to_come:
                 return True
             if now_ns > deadline_ns:
+                running_now = ", ".join(f"process {p}" for p in sorted(self._running))
                 self._unplanned.append(
-                    f"still running after {self.job.timeout_s:g} s: process "
-                    f"{', '.join(str(p) for p in sorted(self._running))}; see {self._logs}"
+                    f"not over after {self.job.timeout_s:g} s: "
+                    f"{running_now or 'somebody was still to start'}; see {self._logs}"
                 )
                 return False
-            for service in self._services:
-                code = service.ended_with
-                if code is not None:
-                    self._unplanned.append(
-                        f"the {service.name} service died ({_end_of(code)}); see {service.log}"
-                    )
-                    return False
             next_ns = self._due[0][0] if self._due else now_ns + NS_PER_S
             time.sleep(min(POLL_S, max(0.0, (next_ns - time.monotonic_ns()) / NS_PER_S)))
+
+    def _look_after_the_rest(self) -> None:
+        """What a run needs besides its processes must be there.
+
+        Raises:
+          RunBroken: it is not.
+        """
+        for service in self._services:
+            code = service.ended_with
+            if code is not None:
+                raise ServiceDied(
+                    f"the {service.name} service died ({_end_of(code)}); see {service.log}"
+                )
+        if self._network is not None and not self._network.is_running:
+            raise RunBroken(f"the relay has died; see {self._logs / 'relay.log'}")
+        if self._fork_server is not None and not self._fork_server.is_running:
+            raise RunBroken(
+                f"what starts the processes has died; see {self._logs / 'fork-server.log'}"
+            )
 
     def _look_after(self, running: _Running) -> None:
         code = running.started.poll()
@@ -463,6 +509,15 @@ class _Launcher:
             pass
         return End(process, RUNNING, waits_for=running.recording.open_call() or "its sleep")
 
+    def _end_guardian(self) -> None:
+        """Lets it end what processes have left behind, in sessions of their own."""
+        if self._guardian is not None:
+            assert self._guardian.stdin is not None
+            self._guardian.stdin.close()
+            self._guardian.wait()
+            os.environ.pop(guardian.MARK, None)
+            self._guardian = None
+
     def _end_all(self, cause: str) -> None:
         """Kills who still runs. What is left at the limit of a program has no end in its history."""
         for running in list(self._running.values()):
@@ -494,6 +549,8 @@ class _Launcher:
         match fault:
             case Crash() if fault.process == SERVICE:
                 self._services[0].kill()
+                self._pauses_of_service = 0
+                self._lives_of_service += 1
             case Crash():
                 assert isinstance(fault.process, int)
                 running = self._running.get(fault.process)
@@ -517,12 +574,12 @@ class _Launcher:
         since_ns = time.monotonic_ns()
         _signal(running, signal.SIGKILL)
         code = running.started.wait()
+        for kind, process, operation in running.recording.news():
+            self._happened(kind, process, operation)
         if code != -signal.SIGKILL:
             self._reaped(running, code, running.seen_alive_ns, None)
             return  # It had ended by itself, a moment ago.
         self.say(f"process {running.process} killed {where}")
-        for kind, process, operation in running.recording.news():
-            self._happened(kind, process, operation)
         self._reaped(running, code, since_ns, f"{KILLED}: SIGKILL {where}")
 
     def _pause(self, process: int, for_s: float) -> None:
@@ -543,8 +600,11 @@ class _Launcher:
     def _pause_service(self, for_s: float) -> None:
         self._pauses_of_service += 1
         self._services[0].pause()
+        life = self._lives_of_service
 
         def go_on() -> None:
+            if life != self._lives_of_service:
+                return  # Of a service that is no more.
             self._pauses_of_service -= 1
             if not self._pauses_of_service:
                 self._services[0].go_on()
@@ -605,7 +665,12 @@ class _Launcher:
             began_ns=self.say.began_ns,
         )
         if any(self._starts):
-            history.save(job.out)
+            try:
+                history.save(job.out)
+            except OSError as error:
+                raise LaunchFailed(
+                    f"{job.out}: {error.strerror or error}; the recordings are kept in {self._parts}"
+                ) from None
         shutil.rmtree(self._parts)
         return history
 
@@ -631,6 +696,25 @@ def _where(fault: Fault) -> str:
     ):
         return f"inside {when.operation} #{when.count}"
     return str(when)
+
+
+def _filled_in(words: Iterable[str], values: Mapping[str, str]) -> list[str]:
+    """The words with placeholders replaced."""
+    filled = []
+    for word in words:
+        for placeholder, value in values.items():
+            word = word.replace(placeholder, value)
+        filled.append(word)
+    return filled
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    """Locks a file until it is closed; False if somebody else has it locked."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _signal(running: _Running, number: signal.Signals) -> None:

@@ -11,12 +11,35 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from coord_sim.faults import Degrade, Fault, Partition, Refuse, Reset
+from coord_sim.faults import Degrade, Fault, Partition, Refuse, Reset, Skew, Slow
 from coord_sim.moments import SERVICE, Member
-from jax_bridge.errors import LaunchFailed
+from jax_bridge.errors import LaunchFailed, RunBroken
 from jax_bridge.parent_death import end_with_parent
 
 NETWORK_FAULTS: Final = (Degrade, Partition, Refuse, Reset)
+
+
+def not_for_processes(fault: Fault, processes: int) -> str | None:
+    """Why a fault cannot be done to real processes; None if it can.
+
+    Args:
+      fault: Any.
+      processes: How many the job has.
+    """
+    match fault:
+        case Slow() | Skew():
+            return f"{type(fault).__name__.lower()} cannot be done to real processes"
+        case Degrade(raw=True):
+            return "messages are not lost, doubled or reordered (raw) between real processes"
+        case Partition():
+            side = set(fault.side)
+            other = set(fault.other) or {*range(processes), SERVICE} - side
+            if SERVICE not in side | other:
+                return (
+                    "what passes between processes themselves cannot be cut; a partition of real "
+                    "processes has the service on one side"
+                )
+    return None
 
 
 class Network:
@@ -67,6 +90,11 @@ class Network:
             case Degrade():
                 return self._worsen(fault)
         raise TypeError(f"{fault} is no fault of the network")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the relay is there."""
+        return self._popen.poll() is None
 
     def stop(self) -> None:
         """Ends the relay."""
@@ -138,7 +166,8 @@ class Network:
         self._order(process, "set", **settings)
 
     def _order(self, link: int, do: str, **fields: object) -> None:
-        self._ask({"link": link, "do": do, **fields})
+        if not self._ask({"link": link, "do": do, **fields}):
+            raise RunBroken("the relay between processes and service has died; see relay.log")
 
     def _ask(self, message: object) -> bytes:
         assert self._popen.stdin is not None
@@ -146,9 +175,10 @@ class Network:
         try:
             self._popen.stdin.write(json.dumps(message).encode() + b"\n")
             self._popen.stdin.flush()
+            answer = self._popen.stdout.readline()
         except OSError:
-            return b""
-        return self._popen.stdout.readline()
+            answer = b""
+        return answer
 
 
 def _processes(members: set[Member]) -> set[int]:

@@ -23,10 +23,12 @@ from coord_sim.scenarios import (
 from coord_sim.scenarios.scenario import PROCESSES
 from coord_sim.schedule import Schedule
 from coord_sim.sim import Run
+from coord_sim.sim.injection import described
 from jax_bridge import workloads
 from jax_bridge.errors import LaunchFailed
 from jax_bridge.job import Job, JobResult, SimulatorProgram
 from jax_bridge.launcher import run_job
+from jax_bridge.network import not_for_processes
 from jax_bridge.services import model_service_command, real_service_command
 
 T = TypeVar("T", Ends, Blocks, Answers, Logs)
@@ -110,6 +112,7 @@ def run_for_real(
     Raises:
       NotForProcesses: it cannot be run so.
       LaunchFailed: the service did not come up.
+      RunBroken: the service died by itself, or what carries out the faults; the history is kept.
     """
     problem = next(_problems(schedule, setting.service), None)
     if problem is not None:
@@ -117,6 +120,8 @@ def run_for_real(
     result = run_job(_job(program, arguments, schedule, setting), setting.say)
     if result.interrupted:
         raise KeyboardInterrupt
+    if result.broken is not None:
+        raise result.broken
     return _run(schedule, result)
 
 
@@ -137,7 +142,9 @@ def with_tolerance(expect: Expectations, by_s: float) -> Expectations:
 def _wider(expected: tuple[T, ...] | None, by_s: float) -> tuple[T, ...] | None:
     if expected is None:
         return None
-    return tuple(_later_or_earlier(each, -by_s if _is_upper_bound(each) else by_s) for each in expected)
+    return tuple(
+        _later_or_earlier(each, -by_s if _is_upper_bound(each) else by_s) for each in expected
+    )
 
 
 def _later_or_earlier(expected: T, by_s: float) -> T:
@@ -158,6 +165,10 @@ def _problems(schedule: Schedule, service: str) -> Iterator[str]:
     """Why a schedule cannot be run on a service; nothing if it can."""
     if schedule.mutant:
         yield f"real processes have no mutants ({schedule.mutant})"
+    for fault in schedule.faults:
+        reason = not_for_processes(fault, schedule.processes)
+        if reason is not None:
+            yield f"{described(fault)}: {reason}"
     if schedule.loss:
         yield "no packets are lost between real processes; use a degrade fault"
     if service == MODEL:
@@ -176,7 +187,7 @@ def _problems(schedule: Schedule, service: str) -> Iterator[str]:
 def _job(program: str, arguments: dict[str, object], schedule: Schedule, setting: Setting) -> Job:
     tasks = schedule.tasks or schedule.processes
     if setting.service == MODEL:
-        state = setting.out.with_suffix(".state") if schedule.durable else None
+        state = Path("{folder}/service-{service}.state") if schedule.durable else None
         command = model_service_command(
             tasks,
             heartbeat_timeout_s=schedule.heartbeat_timeout_s,

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Protocol
 
-from jax_bridge.errors import LaunchFailed
+from jax_bridge.errors import LaunchFailed, RunBroken
 from jax_bridge.parent_death import end_with_parent
 from jax_bridge.programs.main import ProgramStart
 
@@ -87,6 +87,7 @@ class ForkServer:
             )
         self._errors = errors
         self._pending = b""
+        self._is_dead = False
         self._statuses: dict[int, int] = {}
         self._lines: list[dict[str, int]] = []
 
@@ -107,18 +108,25 @@ class ForkServer:
         try:
             self._popen.stdin.write(json.dumps(asdict(what)).encode() + b"\n")
             self._popen.stdin.flush()
-            while not self._lines:
-                self._read(wait=True)
         except OSError:
-            raise LaunchFailed(f"a process cannot be started; see {self._errors}") from None
+            self._is_dead = True
+        while not self._lines and not self._is_dead:
+            self._read(wait=True)
+        if not self._lines:
+            raise RunBroken(f"what starts the processes has died; see {self._errors}")
         return Fork(self, self._lines.pop(0)["pid"])
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it is there."""
+        return not self._is_dead
+
     def status_of(self, pid: int, *, wait: bool) -> int | None:
-        """The return code of a fork, or None while it runs."""
+        """The return code of a fork, or None while it runs. Without the server, all are killed."""
         self._read(wait=False)
-        while wait and pid not in self._statuses:
+        while wait and pid not in self._statuses and not self._is_dead:
             self._read(wait=True)
-        return self._statuses.get(pid)
+        return self._statuses.get(pid, -signal.SIGKILL if self._is_dead else None)
 
     def stop(self) -> None:
         """Ends it, and with it all forks that still run."""
@@ -139,7 +147,8 @@ class ForkServer:
         except BlockingIOError:
             return
         if not chunk:
-            raise LaunchFailed(f"what starts the processes has died; see {self._errors}")
+            self._is_dead = True
+            return
         *lines, self._pending = (self._pending + chunk).split(b"\n")
         for line in lines:
             told = json.loads(line)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from checker import LiveProcesses, check
+from checker.history import Start
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.exit_codes import BAD_INPUT, INTERRUPTED, INVALID, VALID, code_of
 from coord_sim.cli.extras import require
@@ -20,7 +21,7 @@ from coord_sim.cli.scenarios import named_scenario, report_outcome, verdict_word
 from coord_sim.cli.terminal import plain
 from coord_sim.cli.verdict_text import verdict_lines
 from coord_sim.errors import ScheduleError
-from coord_sim.faults import Fault, Restart, Skew, Slow
+from coord_sim.faults import Fault, Restart
 from coord_sim.moments import OPERATIONS, When
 from coord_sim.scenarios.one_line import parse_fault
 from coord_sim.schedule import Schedule, members_of
@@ -28,12 +29,29 @@ from jax_bridge.conditions import in_turn, parse_kill, parse_restart
 from jax_bridge.errors import LaunchFailed
 from jax_bridge.job import Job
 from jax_bridge.launcher import run_job
+from jax_bridge.network import not_for_processes
 from jax_bridge.platforms import PLATFORMS, count_gpus, environment_for
 from jax_bridge.scenario_runs import Setting, run_scenario_for_real
 from jax_bridge.services import model_service_command, real_service_command
 
 T = TypeVar("T")
 
+PROCESSES_MAX = 1000
+"""More real processes than any one machine bears."""
+
+_OF_SCRIPTS = (
+    "processes",
+    "recoverable",
+    "heartbeat_timeout",
+    "kill",
+    "restart",
+    "fault",
+    "start",
+    "platform",
+    "devices",
+    "script",
+)
+"""Options that say nothing beside a scenario."""
 
 EXAMPLES = """\
 examples:
@@ -66,17 +84,18 @@ def add_parser(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--processes", type=positive_int, metavar="N")
+    parser.add_argument("--processes", type=_process_count, metavar="N")
     parser.add_argument("--service", choices=("model", "real"), default="model")
     parser.add_argument("--semantics", choices=("shipped", "published"))
     parser.add_argument(
         "--recoverable",
         action=argparse.BooleanOptionalAction,
-        default=True,
-        help="whether others live on when one dies; --no-recoverable is JAX's own default, by which "
-        "all share its fate",
+        help="whether others live on when one dies (they do); --no-recoverable is JAX's own default, "
+        "by which all share its fate",
     )
-    parser.add_argument("--heartbeat-timeout", type=positive_seconds, default=3.0, metavar="S")
+    parser.add_argument(
+        "--heartbeat-timeout", type=positive_seconds, metavar="S", help="of the service (3)"
+    )
     faults = parser.add_argument_group("faults")
     faults.add_argument(
         "--kill",
@@ -157,12 +176,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_scenario(options: argparse.Namespace) -> int:
-    for name in ("processes", "script"):
-        if getattr(options, name) is not None:
-            raise CommandError(f"--scenario brings its own job; leave out {name}")
-    for name in ("kill", "restart", "fault", "start"):
-        if getattr(options, name):
-            raise CommandError(f"--scenario brings its own faults; leave out --{name}")
+    for name in _OF_SCRIPTS:
+        if getattr(options, name) not in (None, []):
+            told = "the script" if name == "script" else f"--{name.replace('_', '-')}"
+            raise CommandError(f"--scenario brings its own job and faults; leave out {told}")
     scenario = named_scenario(options.scenario)
     if scenario is None:
         return BAD_INPUT
@@ -186,6 +203,9 @@ def _run_scenario(options: argparse.Namespace) -> int:
     if outcome.holds:
         return VALID
     words = ["coordlab", "run", "--scenario", options.scenario, "--service", options.service]
+    for name in ("seed", "semantics", "timeout"):
+        if getattr(options, name) is not None:
+            words += [f"--{name}", f"{getattr(options, name)}"]
     print(f"again: {shlex.join(words)}")
     return INVALID
 
@@ -198,6 +218,8 @@ def _run_script(options: argparse.Namespace) -> int:
         if getattr(options, name) is None:
             what = name.upper() if name == "script" else f"--{name}"
             raise CommandError(f"{what} is needed (or --scenario); see coordlab run --help")
+    options.heartbeat_timeout = options.heartbeat_timeout or 3.0
+    options.recoverable = options.recoverable is not False
     if options.service == "real" and not options.heartbeat_timeout.is_integer():
         raise CommandError("--heartbeat-timeout: the real service takes whole seconds only")
     if options.seed is not None:
@@ -229,7 +251,7 @@ def _run_script(options: argparse.Namespace) -> int:
         service=f"model, {semantics}" if options.service == "model" else "real",
         out=options.out,
         faults=_faults(options, timeout_s),
-        starts_s=_starts_s(options),
+        starts_s=_starts_s(options, timeout_s),
         environment=environment,
         timeout_s=timeout_s,
         settings={
@@ -246,7 +268,19 @@ def _run_script(options: argparse.Namespace) -> int:
         print(plain(f"not planned: {sentence}"))
     if result.interrupted:
         return INTERRUPTED
+    if not any(isinstance(event, Start) for event in result.history.events):
+        hint = _why_nobody_connected(options)
+        print(plain(f"not planned: no process connected to the service at {{address}}{hint}"))
+        return BAD_INPUT
     return BAD_INPUT if result.unplanned else code_of(verdict)
+
+
+def _why_nobody_connected(options: argparse.Namespace) -> str:
+    words = " ".join(options.arguments)
+    missing = [name for name in ("{process}", "{address}") if name not in words]
+    if missing:
+        return f"; {' and '.join(missing)} is not among the arguments of the script"
+    return "; does the script call jax.distributed.initialize?"
 
 
 def _service_command(options: argparse.Namespace, semantics: str) -> tuple[str, ...]:
@@ -277,8 +311,16 @@ def _faults(options: argparse.Namespace, timeout_s: float) -> tuple[Fault, ...]:
             others.append(parse_fault(text, options.processes))
         except ValueError as error:
             raise CommandError(f"--fault: {error}") from None
-        if isinstance(others[-1], Slow | Skew) or getattr(others[-1], "raw", False):
-            raise CommandError(f"--fault {text}: cannot be done to real processes")
+        reason = not_for_processes(others[-1], options.processes)
+        if reason is not None:
+            raise CommandError(f"--fault {text}: {reason}")
+    for kill in options.kill:
+        when = kill.at_s
+        if isinstance(when, When) and when.operation not in OPERATIONS:
+            raise CommandError(
+                f"--kill {when.process}@in:{when.operation}#{when.count}: no operation is called "
+                f"{when.operation!r}; one of {', '.join(sorted(OPERATIONS))}"
+            )
     faults = (*options.kill, *in_turn(options.restart), *others)
     for fault in faults:
         for member in members_of(fault):
@@ -286,12 +328,6 @@ def _faults(options: argparse.Namespace, timeout_s: float) -> tuple[Fault, ...]:
                 raise CommandError(
                     f"there is no process {member}: processes are 0 to {options.processes - 1}"
                 )
-        if isinstance(fault.at_s, When) and fault.at_s.operation not in (*OPERATIONS, ""):
-            when = fault.at_s
-            raise CommandError(
-                f"--kill {when.process}@in:{when.operation}#{when.count}: no operation is called "
-                f"{when.operation!r}; one of {', '.join(sorted(OPERATIONS))}"
-            )
     try:
         Schedule(
             processes=options.processes,
@@ -303,15 +339,27 @@ def _faults(options: argparse.Namespace, timeout_s: float) -> tuple[Fault, ...]:
     return faults
 
 
-def _starts_s(options: argparse.Namespace) -> tuple[float | None, ...]:
+def _starts_s(options: argparse.Namespace, timeout_s: float) -> tuple[float | None, ...]:
     starts_s: list[float | None] = [0.0] * options.processes
     for process, start_s in options.start:
         if process >= options.processes:
             raise CommandError(
                 f"there is no process {process}: processes are 0 to {options.processes - 1}"
             )
+        if start_s is not None and start_s >= timeout_s:
+            raise CommandError(
+                f"--start {process}@{start_s:g} is after the end of the run, at {timeout_s:g} s; "
+                f"--timeout makes it longer, {process}@never says what you mean"
+            )
         starts_s[process] = start_s
     return tuple(starts_s)
+
+
+def _process_count(text: str) -> int:
+    count = positive_int(text)
+    if count > PROCESSES_MAX:
+        raise argparse.ArgumentTypeError(f"at most {PROCESSES_MAX} real processes, found {text}")
+    return count
 
 
 def _parse_start(text: str) -> tuple[int, float | None]:

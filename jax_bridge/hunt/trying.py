@@ -8,19 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from coord_sim.sim import Run
 from coord_sim.sim.case import Case
-from jax_bridge.errors import LaunchFailed
-from jax_bridge.hunt.judging import INVALID, Judge, Judgement, Said, judged
-from jax_bridge.launcher import run_folder
+from jax_bridge.errors import LaunchFailed, ServiceDied
+from jax_bridge.hunt.judging import INVALID, Judge, judged
 from jax_bridge.scenario_runs import Setting, run_for_real
 
 HISTORY: Final = "history.jsonl"
 NOT_RUN: Final = "not run"
 """The word for a trial of which nothing came."""
-
-_EARLY_S: Final = 1.0
-_WORDS_MAX: Final = 500
 
 
 def _say_nothing(_: str) -> None:
@@ -93,9 +88,11 @@ def try_case(case: Case, name: str, where: Where) -> Trial:
     setting = Setting(service=where.service, out=folder / HISTORY, say=where.say)
     try:
         run = run_for_real(case.program, dict(case.arguments), case.schedule, setting)
+    except ServiceDied as death:
+        return Trial(case, INVALID, "the service died", str(death), 0.0, 0, folder)
     except LaunchFailed as error:
         return Trial(case, NOT_RUN, "the run did not begin", str(error), 0.0, 0, folder)
-    found = _death_of_a_service(run, folder / HISTORY) or judged(run, case.program, where.judge)
+    found = judged(run, case.program, where.judge)
     return Trial(
         case,
         found.word,
@@ -105,19 +102,3 @@ def try_case(case: Case, name: str, where: Where) -> Trial:
         len(run.missed),
         folder,
     )
-
-
-def _death_of_a_service(run: Run, history: Path) -> Judgement | None:
-    """What to say if a run ended before its time because a service died by itself."""
-    if run.finished or run.end_s > run.schedule.limit_s - _EARLY_S:
-        return None
-    logs = run_folder(history) / "logs"
-    lines = [line for log in sorted(logs.glob("service*.log")) for line in _lines_of(log)]
-    words = lines[-1][:_WORDS_MAX] if lines else "it does not say why"
-    told = f"The service died by itself at {run.end_s:.1f} s: {words}"
-    return Said(INVALID, "the service died", told)
-
-
-def _lines_of(log: Path) -> list[str]:
-    lines = log.read_text(errors="replace").splitlines()
-    return [stripped for line in lines if (stripped := line.strip())]

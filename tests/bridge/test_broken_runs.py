@@ -1,0 +1,194 @@
+"""Runs that lose what they need, leave children behind, or are asked for what cannot be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checker.history import read
+from coord_sim.cli.main import main
+from coord_sim.faults import Crash, Restart
+from coord_sim.schedule import Schedule
+from jax_bridge.scenario_runs import Setting, run_for_real
+
+
+@pytest.mark.jax
+def test_a_kill_right_after_a_restart_is_not_lost(tmp_path: Path) -> None:
+    """A process leads a group of its own before anybody can signal it."""
+    faults = (
+        Crash(1, 0.3),
+        Restart(1, 0.5),
+        Crash(1, 0.5005),
+        Restart(1, 0.8),
+        Crash(1, 0.8),
+    )
+    schedule = Schedule(processes=2, faults=faults, limit_s=20)
+    setting = Setting(service="model", out=tmp_path / "run.jsonl")
+    run = run_for_real("steady_writes", {"writes": 4}, schedule, setting)
+    assert run.finished
+    assert run.ends[1].state == "crashed"
+    assert str(run.ends[1].cause).startswith("killed: SIGKILL at 0.8 s")
+
+
+@pytest.mark.jax
+def test_what_a_durable_service_keeps_is_of_one_run(tmp_path: Path) -> None:
+    schedule = Schedule(processes=2, durable=True, limit_s=20)
+    for _ in range(2):
+        setting = Setting(service="model", out=tmp_path / "run.jsonl")
+        run = run_for_real("claimed_key", {}, schedule, setting)
+        assert run.reached == {"claimed": 1, "found claimed": 1}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.jsonl", "run.run"]
+
+
+@pytest.mark.jax
+def test_grandchildren_in_sessions_of_their_own_do_not_outlive_a_launcher_that_is_killed(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    open(sys.argv[1], 'w').write(str(os.getpid()))\n"
+        "time.sleep(600)\n"
+    )
+    told = tmp_path / "pid"
+    command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--processes", "1"]
+    command += ["--out", str(tmp_path / "run.jsonl"), str(script), str(told)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as launcher:
+        wait_until(lambda: told.exists() and told.read_text() != "")
+        launcher.kill()
+    pid = int(told.read_text())
+    wait_until(lambda: not Path(f"/proc/{pid}").exists() or is_zombie(pid))
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize(
+    ("victim", "words"),
+    [
+        ("jax_bridge.real_service", "the real service died (signal SIGKILL)"),
+        ("jax_bridge.relay", "the relay"),
+        ("jax_bridge.fork_server", "what starts the processes has died"),
+    ],
+)
+def test_what_a_run_needs_and_loses_is_named_and_its_history_kept(
+    tmp_path: Path, victim: str, words: str
+) -> None:
+    out = tmp_path / "run.jsonl"
+    command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--scenario", "stall"]
+    command += ["--service", "real", "--out", str(out)]
+    if victim == "jax_bridge.relay":
+        command[5] = "short-partition"
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as launcher:
+        parts = tmp_path / "run.run" / "parts"
+        wait_until(lambda: any('"start"' in path.read_text() for path in parts.glob("*.jsonl")))
+        found = [pid for pid in children_of(launcher.pid) if victim in command_of(pid)]
+        assert len(found) == 1
+        os.kill(found[0], signal.SIGKILL)
+        output, _ = launcher.communicate(timeout=60)
+    assert launcher.returncode == 2
+    assert words in output
+    assert "Traceback" not in output
+    assert read(out).events
+    assert not (tmp_path / "run.run" / "parts").exists()
+
+
+@pytest.mark.jax
+def test_two_runs_do_not_write_to_the_same_file(tmp_path: Path) -> None:
+    script = tmp_path / "waits.py"
+    script.write_text("import time; time.sleep(600)")
+    out = tmp_path / "run.jsonl"
+    command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--processes", "1"]
+    command += ["--out", str(out), str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        first.stdout.readline()
+        second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert second.returncode == 2
+        assert "another run is writing to" in second.stderr
+        assert first.poll() is None
+        first.send_signal(signal.SIGINT)
+        assert first.wait(60) == 130
+
+
+@pytest.mark.jax
+def test_a_script_that_never_connects_is_told_why_that_may_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "nothing.py"
+    script.write_text("pass")
+    code = main(["run", "--processes", "1", "--out", str(tmp_path / "r.jsonl"), str(script)])
+    assert code == 2
+    assert "no process connected" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--out", ".", "SCRIPT"], "is a folder; the history needs a file"),
+        (["--out", "/dev/full", "SCRIPT"], "/dev/full is no regular file"),
+        (["--start", "1@1e300", "SCRIPT"], "after the end of the run"),
+        (
+            ["--fault", "partition side=[0] other=[1] at=1 for_s=1", "SCRIPT"],
+            "has the service on one side",
+        ),
+        (
+            ["--fault", "skew process=0 at=1 drift=0.1", "SCRIPT"],
+            "cannot be done to real processes",
+        ),
+        (["--fault", 'crash process=0 at="inside 1 nope#1"', "SCRIPT"], "called 'nope'"),
+        (["--kill", "0@in:nope#1", "SCRIPT"], "--kill 0@in:nope#1: no operation"),
+        (["--devices", "2", "SCRIPT"], "--devices goes with --platform gpu"),
+    ],
+)
+def test_run_refuses_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("pass")
+    words_of_command = [str(script) if word == "SCRIPT" else word for word in arguments]
+    if "--out" not in words_of_command:
+        words_of_command = ["--out", str(tmp_path / "run.jsonl"), *words_of_command]
+    assert main(["run", "--processes", "2", *words_of_command]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_scenario_takes_no_options_that_would_say_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["run", "--scenario", "single-reset", "--heartbeat-timeout", "7"]) == 2
+    assert "leave out --heartbeat-timeout" in capsys.readouterr().err
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
