@@ -35,8 +35,9 @@ test: $(STAMP)
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
 	  test-jax test-checker test-simulated test-others
 
+# These mostly wait for processes of their own: three at a time. A file's tests share what they set up.
 test-jax: $(STAMP)
-	$(BIN)/python -m pytest -m jax tests
+	$(BIN)/python -m pytest -m jax -n 3 --dist loadfile tests
 
 test-checker: $(STAMP)
 	$(BIN)/python -m pytest -m "not jax" $(CHECKER_TESTS) checker
@@ -67,6 +68,9 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/linearizability.py
 	$(BIN)/python benchmarks/live_processes.py
 	$(BIN)/python benchmarks/service.py
+	$(BIN)/python benchmarks/recording.py
+	$(BIN)/python benchmarks/tap.py
+	$(BIN)/python benchmarks/replay.py
 
 fuzz-checker: $(STAMP)
 	$(BIN)/python -m tests.checker.fuzz --histories $(FUZZ_HISTORIES)

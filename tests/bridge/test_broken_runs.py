@@ -20,6 +20,7 @@ from jax_bridge.scenario_runs import Setting, run_for_real
 
 
 @pytest.mark.jax
+@pytest.mark.one_python
 def test_a_kill_right_after_a_restart_is_not_lost(tmp_path: Path) -> None:
     """A process leads a group of its own before anybody can signal it."""
     faults = (
@@ -38,6 +39,7 @@ def test_a_kill_right_after_a_restart_is_not_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.jax
+@pytest.mark.one_python
 def test_what_a_durable_service_keeps_is_of_one_run(tmp_path: Path) -> None:
     schedule = Schedule(processes=2, durable=True, limit_s=20)
     for _ in range(2):
@@ -48,6 +50,7 @@ def test_what_a_durable_service_keeps_is_of_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.jax
+@pytest.mark.one_python
 def test_grandchildren_in_sessions_of_their_own_do_not_outlive_a_launcher_that_is_killed(
     tmp_path: Path,
 ) -> None:
@@ -70,6 +73,7 @@ def test_grandchildren_in_sessions_of_their_own_do_not_outlive_a_launcher_that_i
 
 
 @pytest.mark.jax
+@pytest.mark.one_python
 @pytest.mark.parametrize(
     ("victim", "words"),
     [
@@ -103,6 +107,7 @@ def test_what_a_run_needs_and_loses_is_named_and_its_history_kept(
 
 
 @pytest.mark.jax
+@pytest.mark.one_python
 def test_two_runs_do_not_write_to_the_same_file(tmp_path: Path) -> None:
     script = tmp_path / "waits.py"
     script.write_text("import time; time.sleep(600)")
@@ -121,6 +126,7 @@ def test_two_runs_do_not_write_to_the_same_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.jax
+@pytest.mark.one_python
 def test_a_script_that_never_connects_is_told_why_that_may_be(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

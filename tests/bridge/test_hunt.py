@@ -202,6 +202,7 @@ def test_workers_that_die_are_replaced_and_their_tasks_told() -> None:
 
 
 @pytest.mark.jax
+@pytest.mark.one_python
 @pytest.mark.slow
 def test_a_ghost_entry_is_found_and_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -220,6 +221,7 @@ def test_a_ghost_entry_is_found_and_kept(
 
 
 @pytest.mark.jax
+@pytest.mark.one_python
 @pytest.mark.slow
 def test_what_is_kept_can_be_seen_again_by_its_script(tmp_path: Path) -> None:
     where = Where("real", HuntJudge(), tmp_path / "runs")

@@ -96,6 +96,7 @@ def writes_in(parts: Path) -> int:
 
 
 @pytest.mark.jax
+@pytest.mark.one_python
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("service", "number"), [("real", signal.SIGKILL), ("model", signal.SIGINT)]
@@ -134,6 +135,7 @@ def test_nothing_outlives_a_launcher_that_is_ended(
 
 
 @pytest.mark.jax
+@pytest.mark.one_python
 @pytest.mark.slow
 def test_ctrl_c_ends_a_hunt_with_all_its_processes(tmp_path: Path) -> None:
     out = tmp_path / "found"
@@ -168,6 +170,7 @@ def complaint_of(words: Sequence[str], folder: Path) -> str:
 
 
 @pytest.mark.jax
+@pytest.mark.one_python
 def test_a_scenario_that_cannot_be_run_is_told(tmp_path: Path) -> None:
     assert "runs in the simulator only" in complaint_of(
         ["run", "--scenario", "lossy-network", "--service", "real"], tmp_path
@@ -178,6 +181,7 @@ def test_a_scenario_that_cannot_be_run_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.jax
+@pytest.mark.one_python
 def test_a_service_that_does_not_come_up_is_told(tmp_path: Path) -> None:
     """Its interpreter finds a module in the current folder before jaxlib's."""
     (tmp_path / "jaxlib").mkdir()

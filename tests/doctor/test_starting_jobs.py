@@ -13,7 +13,7 @@ import pytest
 
 from tests.explain.failures import Job, reserved_port
 
-pytestmark = [pytest.mark.jax, pytest.mark.slow]
+pytestmark = [pytest.mark.jax, pytest.mark.slow, pytest.mark.one_python]
 
 DEADLINE_S = 240.0
 PROGRAM = """
