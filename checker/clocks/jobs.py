@@ -110,7 +110,8 @@ def join(
     if len(hosts.keys) > 1 or servers:
         together = merge([part.history for part in rough], header)
         rough, report = _by_one_clock(rough, together, hosts, servers, largest_ns)
-    history = merge([_tidied(part, processes) for part in rough], header)
+    everybody = frozenset(range(processes))
+    history = merge([_tidied(part, everybody) for part in rough], header)
     return Joined(history, tuple(hosts.names), tuple(report), tuple(notes))
 
 
@@ -136,11 +137,7 @@ def without_copies(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
 
 
 def _is_copy(one: Part, other: Part) -> bool:
-    is_same_program = all(
-        one.history.header.details.get(name) == other.history.header.details.get(name)
-        for name in ("clock_id", "pid", "pid_started")
-    )
-    return is_same_program and bool(one.incarnations & other.incarnations)
+    return _is_same_pid(one, other) and bool(one.incarnations & other.incarnations)
 
 
 def _without_borrowed(parts: Sequence[Part]) -> list[Part]:
@@ -229,10 +226,19 @@ def _two_at_once(parts: Sequence[Part]) -> list[str]:
                 continue
             process = min(shared)
             pids = earlier.number("pid"), later.number("pid")
-            if None in pids:
+            if None in pids or _is_same_pid(earlier, later):
                 continue
             notes.append(f"process {process} registered from two pids{_kinship(earlier, later)}")
     return notes
+
+
+def _is_same_pid(one: Part, other: Part) -> bool:
+    """Whether one process wrote both, as when it had two services, or replaced its program."""
+    names = ("clock_id", "pid", "pid_started")
+    return all(
+        one.history.header.details.get(name) == other.history.header.details.get(name)
+        for name in names
+    )
 
 
 def _kinship(one: Part, other: Part) -> str:
@@ -365,10 +371,9 @@ def _clock_sentences(
 # --- the events ----------------------------------------------------------------------------------------
 
 
-def _tidied(part: Part, processes: int) -> History:
+def _tidied(part: Part, everybody: frozenset[int]) -> History:
     """All participants are left out, as is understood, and remarks that an end makes superfluous."""
     history = part.history
-    everybody = frozenset(range(processes))
     events = [
         replace(event, arguments={k: v for k, v in event.arguments.items() if k != "participants"})
         if isinstance(event, Invoke) and _participants_of(event) == everybody

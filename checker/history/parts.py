@@ -8,14 +8,14 @@ part is read as far as it can be used, and says what could not.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from checker.errors import MalformedHistory
 from checker.history.events import Crash, Event, Leave, Start
-from checker.history.fields import process_numbers
+from checker.history.fields import INTEGER_MAX, process_numbers, shown
 from checker.history.header import Header
 from checker.history.history import History
 from checker.history.jsonl_reader import LINE_BYTES_MAX, HistoryReader
@@ -28,6 +28,12 @@ RECORDER_LANE: Final = "recorder"
 
 END_REMARK: Final = "the program has come to its end"
 """How the remark ends of a program that ended by itself, as far as it could tell."""
+
+PROCESS_MAX: Final = 1_000_000
+"""A larger number of a process is taken for damage: the header would have to name all up to it."""
+
+_MERGED: Final = "merged"
+"""The detail of a header that lists the recordings of which a history was merged."""
 
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 _NAMES_PROCESSES = (b'"participants":', b'"live":', b'"result":{', b'"failed":')
@@ -104,6 +110,7 @@ def read_part(path: str | Path) -> Part:
     details = header.get("details")
     told = details.get("processes") if isinstance(details, dict) else None
     named = process_numbers(header.get("participants"), "participants", may_be_empty=False)
+    _check_numbers(path, header, named)
     processes: int | None = told if type(told) is int else 1 + max(named)
     if isinstance(details, dict) and "processes" in details and type(told) is not int:
         processes = None
@@ -126,6 +133,41 @@ def read_part(path: str | Path) -> Part:
             notes.append(f"nothing behind line {error.line} is used: too many bad lines")
         history = History(reader.header, events, (), tuple(reader.faults))
         return Part(path, history, (*notes, *reader.notes), processes)
+
+
+def is_merged(path: str | Path) -> bool:
+    """Whether a file holds no recording, but the result of merging some; also if it holds nothing.
+
+    Raises:
+      OSError: the file cannot be read.
+    """
+    try:
+        header, _ = _header_line(Path(path))
+    except EmptyRecording:
+        return Path(path).stat().st_size == 0
+    except MalformedHistory:
+        return False
+    details = header.get("details")
+    return isinstance(details, dict) and _MERGED in details
+
+
+def _check_numbers(path: Path, header: Mapping[str, object], participants: Sequence[int]) -> None:
+    """Refuses numbers that damage has made: the result would have to list all processes up to them."""
+    details = header.get("details")
+    told = details if isinstance(details, dict) else {}
+    for field, value, least, most in (
+        ("participants", max(participants), 0, PROCESS_MAX),
+        ("details.processes", told.get("processes"), 1, PROCESS_MAX + 1),
+        ("details.process", told.get("process"), 0, PROCESS_MAX),
+        ("details.wall_clock_ahead_ns", told.get("wall_clock_ahead_ns"), -INTEGER_MAX, INTEGER_MAX),
+    ):
+        if type(value) is int and not least <= value <= most:
+            raise MalformedHistory(
+                f"must be from {least} to {most}, found {shown(value)}; the line seems to be damaged",
+                path=str(path),
+                line=1,
+                field=field,
+            )
 
 
 def _about(error: MalformedHistory) -> str:
@@ -211,10 +253,6 @@ def _numbers(fields: Mapping[str, object]) -> Iterator[int]:
                     yield int(text)
 
 
-PROCESS_MAX: Final = 1_000_000
-"""A larger number of a process is taken for damage: the header would have to name all up to it."""
-
-
 def with_lifetimes_from(part: Part, first: Mapping[int, int]) -> Part:
     """The same with its lifetimes numbered from others on.
 
@@ -254,5 +292,5 @@ def header_of_all(parts: Iterable[Part], processes: int, clock: str) -> Header:
         clock=clock,
         participants=tuple(range(processes)),
         cannot_know=tuple(cannot_know),
-        details={"merged": sources},
+        details={_MERGED: sources},
     )

@@ -39,17 +39,25 @@ class Command:
       words: Its name and arguments.
       environment: All of it.
       mask: The signals that are blocked in it.
+      ends_with_us: Kill it when this process is killed. SIGTERM would not do: JAX takes that for the
+        notice of a preemption, and goes on.
 
     Raises:
       CommandError: it cannot be run.
     """
 
     def __init__(
-        self, words: Sequence[str], environment: Mapping[str, str], mask: set[int | signal.Signals]
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        mask: set[int | signal.Signals],
+        *,
+        ends_with_us: bool,
     ) -> None:
         def prepare() -> None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            end_with_parent(signal.SIGTERM)  # It is not to go on without what we do for it.
+            if ends_with_us:
+                end_with_parent(signal.SIGKILL)
 
         try:
             self._running = subprocess.Popen(words, env=environment, preexec_fn=prepare)  # noqa: PLW1509 - there are no threads yet
@@ -74,10 +82,17 @@ class Command:
 
 
 @contextlib.contextmanager
-def running(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[Command]:
+def running(
+    words: Sequence[str], environment: Mapping[str, str], *, ends_with_us: bool = True
+) -> Iterator[Command]:
     """Runs a command; inside, signals wait for `Command.wait`.
 
     Enter it before there are threads: they do not like forks, and must have the signals blocked, too.
+
+    Args:
+      words: The command's name and arguments.
+      environment: All of it.
+      ends_with_us: Whether the command cannot go on without what we do for it, and is killed with us.
 
     Raises:
       CommandError: it cannot be run.
@@ -86,7 +101,7 @@ def running(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[Co
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # If ignored, ends of children would be, too.
-        yield Command(words, environment, mask)
+        yield Command(words, environment, mask, ends_with_us=ends_with_us)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 

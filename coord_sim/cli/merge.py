@@ -13,7 +13,7 @@ from typing import Any
 from checker import MalformedHistory
 from checker.clocks import DifferentJobs, Joined, UnknownClocks, join
 from checker.history import Start
-from checker.history.parts import EmptyRecording, Part, read_part
+from checker.history.parts import EmptyRecording, Part, is_merged, read_part
 from checker.printable import printable
 from coord_sim.cli.errors import CommandError, complain, problem_of
 from coord_sim.cli.exit_codes import BAD_INPUT
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         ) from None
     except UnknownClocks as error:
         raise CommandError(str(error)) from None
-    joined.history.save(options.out)
+    save(joined, options.out)
     for line in lines_about(options.out, joined, len(clients)):
         print(plain(line))
     return BAD_INPUT if reading.refused else 0
@@ -160,6 +160,19 @@ class Reading:
             print(f"coordlab: {printable(sentence)}", file=sys.stderr)
 
 
+def save(joined: Joined, out: Path) -> None:
+    """Writes the result.
+
+    Raises:
+      CommandError: it cannot be written.
+    """
+    try:
+        joined.history.save(out)
+    except OSError as error:
+        # The file that the error names, if any, is one beside it that was to take its place.
+        raise CommandError(f"{out} could not be written: {error.strerror or error}") from None
+
+
 def check_out(out: Path) -> None:
     """Refuses a place for the result that cannot be one."""
     if out.is_dir():
@@ -171,18 +184,27 @@ def check_out(out: Path) -> None:
 def recordings_in(paths: Sequence[Path], out: Path) -> list[Path]:
     """Files, and those in folders: in `parts` of a folder that was prepared.
 
+    The result of an earlier merge may lie in a folder, and is replaced. Nothing else is: what programs
+    wrote cannot be had again.
+
     Raises:
-      CommandError: a path is not there, or a folder has no recording.
+      CommandError: a path is not there, a folder has no recording, or the result would replace one.
     """
     found: dict[Path, None] = {}
     for path in paths:
         if not path.exists():
             raise CommandError(f"{path}: there is no such file or folder")
         if not path.is_dir():
+            if _is_same(path, out):
+                raise _replaces_input(path, out)
             found[path] = None
             continue
         folder = parts_of(path) if parts_of(path).is_dir() else path
-        inside = sorted(file for file in folder.glob("*.jsonl") if not _is_same(file, out))
+        inside = sorted(folder.glob("*.jsonl"))
+        for file in [file for file in inside if _is_same(file, out)]:
+            if not is_merged(file):
+                raise _replaces_input(file, out)
+            inside.remove(file)
         if not inside:
             raise CommandError(
                 f"{folder}: no recording is in it; did the programs run with it on PYTHONPATH, and "
@@ -211,7 +233,13 @@ def lines_about(out: Path, joined: Joined, recordings: int) -> list[str]:
 
 
 def _is_same(file: Path, out: Path) -> bool:
-    return out.exists() and file.samefile(out)
+    return file.exists() and out.exists() and file.samefile(out)
+
+
+def _replaces_input(file: Path, out: Path) -> CommandError:
+    return CommandError(
+        f"--out {out} would replace {file}, which is one of the recordings; name another file"
+    )
 
 
 def _host_of(text: str) -> tuple[str, str]:

@@ -12,12 +12,13 @@ from typing import Any
 
 from checker.clocks import UnknownClocks, join
 from checker.clocks.jobs import port_of
+from checker.history import Start
 from checker.history.parts import Part
 from checker.printable import printable
 from coord_sim.cli.commands import exit_code_of_command, running, without_dashes
 from coord_sim.cli.errors import CommandError, complain
-from coord_sim.cli.merge import Reading, check_out, lines_about
-from coord_sim.cli.recordings import recording_path
+from coord_sim.cli.merge import Reading, check_out, lines_about, save
+from coord_sim.cli.recordings import earlier_recordings, recording_path
 from jax_bridge.recorder.ends import Ends
 from jax_bridge.recorder.preparation import InTheWay, parts_of, prepare, recording, startup_of
 
@@ -34,8 +35,10 @@ examples:
 
 The command stays as it is: jaxlib's client class is wrapped from outside, and every event is one write
 to a file of the process's own. A second service's job is written to run-2.jsonl. Exit code: the
-command's, or 128 + the number of the signal that ended it. Out of reach: `python -E`, `-I` or `-S`,
-programs that set PYTHONPATH for their children, and other machines without --prepare.
+command's, or 128 + the number of the signal that ended it. If coordlab itself is killed, the command
+goes on, and so do its recordings, in run.parts: coordlab merge run.parts --out run.jsonl. Out of reach:
+`python -E`, `-I` or `-S`, programs that set PYTHONPATH for their children, and other machines without
+--prepare.
 """
 
 NOTHING = (
@@ -88,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     folder = out.with_name(out.name.removesuffix(".jsonl") + ".parts")
     _make(folder, for_other_machines=False)
     try:
-        with running(words, recording(os.environ, folder)) as command:
+        with running(words, recording(os.environ, folder), ends_with_us=False) as command:
             ends = Ends(parts_of(folder))
             ends.start()
             code = command.wait()
@@ -110,7 +113,7 @@ def _prepare(folder: Path) -> int:
     print(f"export PYTHONPATH={startup}${{PYTHONPATH:+:$PYTHONPATH}}")
     print(
         "coordlab: set this for every process of the job; the folder, or a copy of it, must be there "
-        f"and be writable. Then: coordlab merge {printable(str(folder))} --out run.jsonl",
+        f"and be writable. Then: {printable(_merge_command(folder))} --out run.jsonl",
         file=sys.stderr,
     )
     return 0
@@ -121,8 +124,13 @@ def _make(folder: Path, *, for_other_machines: bool) -> None:
         prepare(folder, for_other_machines=for_other_machines)
     except InTheWay as error:
         raise CommandError(
-            f"{error}; if it holds recordings that were not merged: coordlab merge {folder} --out ..."
+            f"{error}; if it holds recordings that were not merged: {_merge_command(folder)} --out ..."
         ) from None
+
+
+def _merge_command(folder: Path) -> str:
+    """What to type, but for where the result should go."""
+    return f"coordlab merge {shlex.quote(str(folder))}"
 
 
 def _merge(folder: Path, out: Path) -> bool:
@@ -130,34 +138,52 @@ def _merge(folder: Path, out: Path) -> bool:
     paths = sorted(parts_of(folder).glob("*.jsonl"))
     if not paths:
         print(NOTHING, file=sys.stderr)
+        _say_what_is_of_others(out, 0)
         return True
     reading = Reading()
     for path in paths:
         reading.read(path)
     reading.say()
     is_merged = not reading.refused
-    for number, parts in enumerate(_by_service(reading.parts), start=1):
+    jobs = _by_service(reading.parts)
+    for number, parts in enumerate(jobs, start=1):
         path = recording_path(out, number)
         try:
             joined = join(parts, is_one_job=True)
-            joined.history.save(path)
-        except (UnknownClocks, OSError) as error:
-            complain(f"{path} could not be written: {error}")
+            save(joined, path)
+        except (UnknownClocks, CommandError) as error:
+            complain(str(error))
             is_merged = False
             continue
         for line in lines_about(path, joined, len(parts)):
             print(f"coordlab: {printable(line)}", file=sys.stderr)
     if not is_merged:
         complain(f"what the processes wrote is kept in {parts_of(folder)}")
+    _say_what_is_of_others(out, len(jobs))
     return is_merged
 
 
+def _say_what_is_of_others(out: Path, written: int) -> None:
+    """Warns of files that a reader would take for this run's."""
+    for path in earlier_recordings(out, written):
+        print(
+            f"coordlab: warning: {printable(str(path))} is of an earlier run; this one is not in it",
+            file=sys.stderr,
+        )
+
+
 def _by_service(parts: list[Part]) -> list[list[Part]]:
-    """The parts of each service's job, those of the first one first."""
+    """The parts of each service's job: in the order of their first starts, then those without any."""
     jobs: dict[str | None, list[Part]] = {}
-    for part in sorted(parts, key=lambda part: part.span_ns or (0, 0)):
+    for part in parts:
         jobs.setdefault(port_of(part), []).append(part)
-    return list(jobs.values())
+
+    def begun(job: list[Part]) -> tuple[bool, int]:
+        starts = [e.time_ns for part in job for e in part.history.events if isinstance(e, Start)]
+        spans = [part.span_ns[0] for part in job if part.span_ns is not None]
+        return not starts, min(starts or spans, default=0)
+
+    return sorted(jobs.values(), key=begun)
 
 
 def _wait_status(code: int) -> int:

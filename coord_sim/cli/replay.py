@@ -320,20 +320,30 @@ def _rows_lines(
             f"{life.longest[-1] / NS_PER_S:.3f} s from {_at(silences, life.began_ns[-1])} on, "
             f"+{silences.excess_ns(life) / NS_PER_S:.3f} s"
         )
-    yield "  time-out   declared dead, though alive   if clients beat   deaths      noticed after"
-    yield "             (sure + by the tick's phase)  every half of it  noticed     their last beat"
+    yield "  time-out   declared dead, though alive   if clients beat   deaths noticed  noticed after"
+    yield "             (sure + by the tick's phase)  every half of it  (likewise)      their last beat"
     for row in rows:
-        sure, possible = row.adapted
-        noticed = f"{len(row.deaths)} of {deaths}"
-        after = f"{row.timeout_s:g} to {row.timeout_s + 1:g} s" if row.deaths else ""
+        noticed = f"{_sum(row.noticed)} of {deaths}"
+        after_s = _noticed_after_s(row)
+        after = "" if after_s is None else f"{round(after_s[0], 2):g} to {round(after_s[1], 2):g} s"
         yield (
-            f"  {row.timeout_s:>7g} s  {row.sure:>5} + {len(row.alarms) - row.sure:<20} "
-            f"{sure:>5} + {possible:<9} {noticed:<11} {after}".rstrip()
+            f"  {row.timeout_s:>7g} s  {_sum(row.false):<28}  {_sum(row.adapted):<16}  "
+            f"{noticed:<14}  {after}".rstrip()
         )
     if named:
         for row in rows:
             yield from _alarm_lines(silences, settings, row)
     yield from _advice(silences)
+
+
+def _sum(counts: tuple[int, int]) -> str:
+    """Sure ones and possible ones."""
+    return f"{counts[0]:>3} + {counts[1]}"
+
+
+def _noticed_after_s(row: Row) -> tuple[float, float] | None:
+    after_ns = row.noticed_after_ns
+    return None if after_ns is None else (after_ns[0] / NS_PER_S, after_ns[1] / NS_PER_S)
 
 
 def _alarm_lines(silences: Silences, settings: Settings, row: Row) -> Iterator[str]:
@@ -394,8 +404,10 @@ def _rows_fields(
         "timeouts": [
             {
                 "timeout_s": row.timeout_s,
-                "false_alarms_sure": row.sure,
-                "false_alarms_possible": len(row.alarms) - row.sure,
+                "false_alarms_sure": row.false[0],
+                "false_alarms_possible": row.false[1],
+                "deaths_noticed": {"sure": row.noticed[0], "possible": row.noticed[1]},
+                "noticed_after_s": _noticed_after_s(row),
                 "false_alarms_if_clients_follow": {
                     "sure": row.adapted[0],
                     "possible": row.adapted[1],

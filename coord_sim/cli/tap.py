@@ -13,7 +13,7 @@ from coord_sim.cli.errors import CommandError
 from coord_sim.cli.extras import require
 from coord_sim.cli.logs import logging_to
 from coord_sim.cli.numbers import host_and_port, is_loopback, task_count
-from coord_sim.cli.recordings import recording_path
+from coord_sim.cli.recordings import earlier_recordings, recording_path
 from coord_sim.tap.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ examples:
 
 The first line is `ready address=HOST:PORT upstream=HOST:PORT`. For an unmodified JAX program set
 coordinator_address to that address, and for process 0 JAX_COORDINATOR_BIND_ADDRESS to the upstream's
-(docs/tap.md). The history is written anew; `coordlab check run.jsonl` judges it.
+(docs/tap.md). The history is written anew; `coordlab check run.jsonl` judges it. A service that is
+started again has its history in run-2.jsonl; one that lies there from an earlier run is named at the
+start.
 """
 _log = logging.getLogger(__name__)
 
@@ -108,6 +110,8 @@ def run(options: argparse.Namespace) -> int:
         port = listeners[0].getsockname()[1]
         address = f"{f'[{host}]' if ':' in host else host}:{port}"
         print(f"ready address={address} upstream={upstream}", flush=True)
+        for path in earlier_recordings(Path(options.record), 1):
+            _log.warning("%s is of an earlier run, until the service is started again", path)
         if not is_loopback(host):
             _log.warning("whoever reaches %s from another machine reaches %s", address, upstream)
         relay.run()

@@ -68,7 +68,8 @@ class ServiceRecorder:
       tasks: How many the job has, or None if that is not known: then the header lists those that were
         seen, and is written again when another one is.
       service: The incarnation of the service, or None if it is not known yet.
-      seen: Tasks of the job that are known already, if not all are.
+      seen: Tasks of the job that are known already, if not all are. Others are found by their
+        registrations and by answers, not by what callers ask for.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class ServiceRecorder:
         self._registrations: dict[CallId, RegisterTask] = {}
         self._seen_list: object = None
         self._seen_answer: object = None
-        """The latest whose tasks are all known: the next call often shares it."""
+        """The latest whose tasks are all of the job: the next call often shares it."""
         self._next_operation = 0
         self._strangers = 0
         self._writer = HistoryWriter(file.write, self._header())
@@ -224,13 +225,27 @@ class ServiceRecorder:
             name, arguments = operation
             if name == LIVE_PROCESSES and (process, lifetime) not in self._started:
                 return None  # Not in the job yet; histories have no such calls.
-        if isinstance(request, GetAliveTasks) and request.tasks is not self._seen_list:
-            if self._tasks is None and not self._see(task for task in request.tasks if task >= 0):
-                return None
-            self._seen_list = request.tasks
+        if isinstance(request, GetAliveTasks) and self._tasks is None:
+            arguments = self._about_the_job(request, arguments)
         if self._service is not None and caller.service_incarnation != self._service:
             arguments = {**arguments, "service_incarnation": str(caller.service_incarnation)}
         return process, lifetime, name, arguments
+
+    def _about_the_job(
+        self, request: GetAliveTasks, arguments: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        """The arguments without ids that are none of the job.
+
+        That somebody asks for a process does not make it one. All of the job have registered by now:
+        nobody is let in, and calls this, before all have.
+        """
+        if request.tasks is self._seen_list:
+            return arguments
+        if self._participants.issuperset(request.tasks):
+            self._seen_list = request.tasks
+            return arguments
+        known = self._participants.intersection(request.tasks)
+        return {**arguments, "participants": tuple(sorted(known))}
 
     def _lifetime_of(self, task: TaskId, incarnation: Incarnation, now_ns: int) -> int:
         key = (task, incarnation)

@@ -7,6 +7,9 @@ are longer.
 The service looks once a second, so that a silence that is longer than the time-out by less than a
 second may be noticed or not. A silence that ended was no death: its process lived. The last silence
 of a process is one, if nothing came after it until it was replaced or the recording ended.
+
+Each silence is judged by itself. What a false alarm would have changed in the rest of the run is not
+known: a death counts as noticed if its silence is long enough, whatever came before.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ class Life:
     Attributes:
       since_ns: When the job let it in.
       last_ns: Its last heartbeat or registration.
-      lived_ns: Its last sign of life of any kind.
+      lived_ns: Its last sign of life of any kind, before it left.
       replaced_ns: When another start of its process began to register.
       left: Whether it left in good order.
       beats: How many heartbeats it has.
@@ -93,8 +96,8 @@ class Row:
 
     Attributes:
       timeout_s: The time-out.
-      alarms: False ones, in order of time; the first of each start.
-      deaths: Real ones that it notices.
+      alarms: False ones, in order of time: of each start the first one, and the first one that is sure.
+      deaths: Real ones that it notices, surely or by the phase of the tick.
       adapted: False alarms, sure and possible ones, if the clients had beaten every half of it.
     """
 
@@ -104,9 +107,24 @@ class Row:
     adapted: tuple[int, int]
 
     @property
-    def sure(self) -> int:
-        """How many of the false alarms come whatever the phase of the tick."""
-        return sum(alarm.is_sure for alarm in self.alarms)
+    def false(self) -> tuple[int, int]:
+        """How many starts have false alarms: whatever the phase of the tick, and by some phases only."""
+        return _counted(self.alarms)
+
+    @property
+    def noticed(self) -> tuple[int, int]:
+        """How many deaths are noticed: whatever the phase of the tick, and by some phases only."""
+        return _counted(self.deaths)
+
+    @property
+    def noticed_after_ns(self) -> tuple[int, int] | None:
+        """How long after the last heartbeats deaths are noticed, at the least and at the most."""
+        if not self.deaths:
+            return None
+        return (
+            min(alarm.earliest_ns - alarm.last_heard_ns for alarm in self.deaths),
+            max(alarm.latest_ns - alarm.last_heard_ns for alarm in self.deaths),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +169,10 @@ class Silences:
         deaths: list[Alarm] = []
         sure = possible = 0
         for life in self.lives:
-            early = life.first_longer(timeout_ns)
-            if early is not None:
-                began_ns, length_ns = early
-                alarms.append(_alarm(life, began_ns, timeout_ns, length_ns))
-            elif self.died(life):
-                gone_ns = self.end_ns if life.replaced_ns is None else life.replaced_ns
-                silent_ns = gone_ns - life.last_ns
-                if silent_ns > timeout_ns:
-                    lived = life.lived_ns if life.lived_ns > life.last_ns + timeout_ns else None
-                    found = _alarm(life, life.last_ns, timeout_ns, silent_ns, lived_ns=lived)
-                    (deaths if lived is None else alarms).append(found)
+            alarms += _false_alarms(life, timeout_ns)
+            death = self._death(life, timeout_ns) if self.died(life) else None
+            if death is not None:
+                deaths.append(death)
             excess_ns = self.excess_ns(life)
             if excess_ns > timeout_ns // 2 + TICK_NS:
                 sure += 1
@@ -172,6 +183,24 @@ class Silences:
             alarms=tuple(sorted(alarms, key=lambda alarm: alarm.earliest_ns)),
             deaths=tuple(sorted(deaths, key=lambda alarm: alarm.earliest_ns)),
             adapted=(sure, possible),
+        )
+
+    def _death(self, life: Life, timeout_ns: int) -> Alarm | None:
+        """How a death is noticed; None if a replacement is faster, or the start was alive by then."""
+        gone_ns = self.end_ns if life.replaced_ns is None else life.replaced_ns
+        earliest_ns = max(life.last_ns + timeout_ns, life.lived_ns)
+        latest_ns = min(life.last_ns + timeout_ns + TICK_NS, gone_ns)
+        if earliest_ns >= latest_ns:
+            return None
+        return Alarm(
+            process=life.process,
+            lifetime=life.lifetime,
+            last_heard_ns=life.last_ns,
+            earliest_ns=earliest_ns,
+            latest_ns=latest_ns,
+            lived_ns=None,
+            is_sure=life.lived_ns <= life.last_ns + timeout_ns
+            and gone_ns > life.last_ns + timeout_ns + TICK_NS,
         )
 
     def sensible(self, current_s: float | None) -> list[float]:
@@ -221,7 +250,7 @@ def silences_of(history: History) -> Silences:
                 continue
             if name in (REGISTER, SHUTDOWN):
                 open_[event.id] = (name, key)
-            if life is not None:
+            if life is not None and not life.left:
                 life.lived_ns = event.time_ns
             previous = latest.get(event.process)
             if name == REGISTER and previous is not None and previous.lifetime < event.lifetime:
@@ -260,19 +289,36 @@ def _reset(life: Life, time_ns: int, gaps: list[int]) -> None:
     life.last_ns = life.lived_ns = time_ns
 
 
-def _alarm(
-    life: Life, began_ns: int, timeout_ns: int, silent_ns: int, *, lived_ns: int | None = -1
-) -> Alarm:
-    """An alarm in a silence; unless told otherwise, the process was heard of at its end."""
+def _false_alarms(life: Life, timeout_ns: int) -> list[Alarm]:
+    """A start's first silence that some phase of the tick notices, and the first that all do.
+
+    It is silent, and alive, between two heartbeats, and between the last one and its last call.
+    """
+    last = (life.last_ns, life.lived_ns - life.last_ns)
+    found = dict.fromkeys(
+        silence
+        for least_ns in (timeout_ns, timeout_ns + TICK_NS)
+        if (silence := life.first_longer(least_ns) or last)[1] > least_ns
+    )
+    return [_false_alarm(life, began_ns, length_ns, timeout_ns) for began_ns, length_ns in found]
+
+
+def _false_alarm(life: Life, began_ns: int, length_ns: int, timeout_ns: int) -> Alarm:
     return Alarm(
         process=life.process,
         lifetime=life.lifetime,
         last_heard_ns=began_ns,
         earliest_ns=began_ns + timeout_ns,
-        latest_ns=began_ns + min(silent_ns, timeout_ns + TICK_NS),
-        lived_ns=began_ns + silent_ns if lived_ns == -1 else lived_ns,
-        is_sure=silent_ns > timeout_ns + TICK_NS,
+        latest_ns=began_ns + min(length_ns, timeout_ns + TICK_NS),
+        lived_ns=began_ns + length_ns,
+        is_sure=length_ns > timeout_ns + TICK_NS,
     )
+
+
+def _counted(alarms: Sequence[Alarm]) -> tuple[int, int]:
+    """Of how many starts one is sure, and of how many others one is possible."""
+    sure = {(alarm.process, alarm.lifetime) for alarm in alarms if alarm.is_sure}
+    return len(sure), len({(alarm.process, alarm.lifetime) for alarm in alarms} - sure)
 
 
 def _rounded_up(time_ns: int) -> float:

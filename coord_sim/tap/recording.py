@@ -9,11 +9,34 @@ from pathlib import Path
 from typing import Final
 
 from coord_sim.core.identifiers import CallId, Incarnation
-from coord_sim.core.messages import Answer, HeartbeatAccepted, Registered, RegisterTask, Request
+from coord_sim.core.messages import (
+    AliveTasks,
+    Answer,
+    Barrier,
+    CancelBarrier,
+    DeleteKeyValue,
+    GetAliveTasks,
+    GetKeyValue,
+    GetKeyValueDir,
+    HeartbeatAccepted,
+    IncrementKeyValue,
+    InsertKeyValue,
+    KeyValue,
+    KeyValueDirectory,
+    Registered,
+    RegisterTask,
+    ReportErrorToService,
+    Request,
+    TasksWatched,
+    TryGetKeyValue,
+)
+from coord_sim.core.status import Status
 from coord_sim.recording.file import RecordingFile
 from coord_sim.recording.service_recorder import GIVEN_UP, ServiceRecorder
 
 _HELD_MAX: Final = 10_000
+_HELD_BYTES_MAX: Final = 64 << 20
+_ID_BYTES: Final = 32
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +66,7 @@ class TapRecording:
         self._services: set[Incarnation] = set()
         self._registering: dict[CallId, tuple[RegisterTask, int]] = {}
         self._held: list[Callable[[ServiceRecorder], None]] | None = None
+        self._held_bytes = 0
         self._gaps: Counter[str] = Counter()
         self._is_reachable = True
         self._recorder = ServiceRecorder(file, observer="tap", details=_DETAILS, tasks=tasks)
@@ -59,7 +83,7 @@ class TapRecording:
         if self._held is None:
             self._recorder.request(call, request, now_ns)
         else:
-            self._hold(lambda recorder: recorder.request(call, request, now_ns))
+            self._hold(lambda recorder: recorder.request(call, request, now_ns), bytes_of(request))
 
     def reply(self, call: CallId, answer: Answer, now_ns: int) -> None:
         """An answer was passed on."""
@@ -69,7 +93,7 @@ class TapRecording:
         if self._held is None:
             self._recorder.reply(call, answer, now_ns)
         else:
-            self._hold(lambda recorder: recorder.reply(call, answer, now_ns))
+            self._hold(lambda recorder: recorder.reply(call, answer, now_ns), bytes_of(answer))
 
     def hang_up(self, call: CallId, now_ns: int) -> None:
         """A client gave up a call, or its connection is gone."""
@@ -110,17 +134,19 @@ class TapRecording:
         if self._held is None:
             self._recorder.remark(what, now_ns)
         else:
-            self._hold(lambda recorder: recorder.remark(what, now_ns))
+            self._hold(lambda recorder: recorder.remark(what, now_ns), len(what))
 
-    def _hold(self, event: Callable[[ServiceRecorder], None]) -> None:
+    def _hold(self, event: Callable[[ServiceRecorder], None], size: int) -> None:
         assert self._held is not None
         self._held.append(event)
-        if len(self._held) > _HELD_MAX:
+        self._held_bytes += size
+        if len(self._held) > _HELD_MAX or self._held_bytes > _HELD_BYTES_MAX:
             self._release()
 
     def _release(self) -> None:
         """Writes what was held back."""
         held, self._held = self._held or [], None
+        self._held_bytes = 0
         for event in held:
             event(self._recorder)
 
@@ -159,3 +185,30 @@ class TapRecording:
             # Nothing told that the former service is gone: those who wait to join wait for this one.
             for call, (request, since_ns) in registering.items():
                 self._recorder.request(call, request, since_ns)
+
+
+def bytes_of(message: Request | Answer) -> int:
+    """What those fields of a message take, about, that can be large."""
+    match message:
+        case InsertKeyValue() | KeyValue():
+            return len(message.key) + len(message.value)
+        case KeyValueDirectory():
+            return sum(len(key) + len(value) for key, value in message.entries)
+        case GetKeyValue() | TryGetKeyValue() | DeleteKeyValue() | IncrementKeyValue():
+            return len(message.key)
+        case GetKeyValueDir():
+            return len(message.directory)
+        case CancelBarrier():
+            return len(message.barrier_id)
+        case Barrier():
+            return len(message.barrier_id) + _ID_BYTES * len(message.tasks)
+        case GetAliveTasks():
+            return _ID_BYTES * len(message.tasks)
+        case AliveTasks():
+            return 2 * _ID_BYTES * len(message.alive)
+        case TasksWatched():
+            return 2 * _ID_BYTES * len(message.tasks)
+        case Status() | ReportErrorToService():
+            return len(message.message)
+        case _:
+            return 0

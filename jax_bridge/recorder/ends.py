@@ -2,7 +2,8 @@
 
 `Ends` watches the folder of the recordings. Each names its process, whose end the kernel tells at once
 (pidfd_open(2)), whoever its parent is. How a process ended is known if the watcher has asked before the
-parent did; else the recording may tell that the program came to its end by itself.
+parent did; else the recording may tell that the program came to its end by itself. A process that
+replaces its program (execve(2)) goes on, and is in the job once more: that ends what it was before.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ import select
 import signal
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jax_bridge.recorder.processes import ProcessState, state_of
 from jax_bridge.recorder.program import END
+
+_SHUTDOWN = "shutdown"
+"""The operation by which a client leaves, as histories call it."""
 
 _SCAN_S = 0.05
 _HEADER_BYTES_MAX = 1 << 24
@@ -34,23 +40,30 @@ class _Watched:
       path: Its recording.
       pid: Its number.
       process: Its number in the job.
+      started: When the process was started, in ticks since the boot; with the pid, this names it.
+      began_ns: When its program began, or None if the recording does not say so.
       seen_alive_ns: The latest time at which it surely lived.
       ended_ns: When its end was seen, or None.
       wait_status: How it ended, as wait(2) tells it, or None if that is not known.
+      is_replaced: It ended as its process took another program.
     """
 
     path: Path
     pid: int
     process: int
+    started: int | None
+    began_ns: int | None
     seen_alive_ns: int
     ended_ns: int | None = None
     wait_status: int | None = None
+    is_replaced: bool = False
 
 
 @dataclass(slots=True)
 class _Header:
     pid: int
     started: int | None
+    began_ns: int | None
     process: int
 
 
@@ -104,7 +117,11 @@ class Ends(threading.Thread):
         while self._watched and time.monotonic() < deadline:
             self._look(_SCAN_S)
         report = Report()
+        _tell_replaced([*self._over, *self._watched.values()])
         for watched in self._watched.values():
+            if watched.is_replaced:
+                self._over.append(watched)
+                continue
             report.running.append(
                 f"process {watched.process} (pid {watched.pid}) still runs; "
                 f"what it does from now on is recorded in {watched.path} alone"
@@ -112,7 +129,7 @@ class Ends(threading.Thread):
         for descriptor in list(self._watched):
             os.close(descriptor)
         for watched in self._over:
-            if watched.pid == pid:
+            if watched.pid == pid and not watched.is_replaced:
                 watched.wait_status = wait_status
             try:
                 _write_end(watched)
@@ -147,7 +164,7 @@ class Ends(threading.Thread):
     def _watch(self, path: Path, header: _Header) -> None:
         # Of its making; the recording's last line may be later.
         seen_alive_ns = time.monotonic_ns()
-        watched = _Watched(path, header.pid, header.process, 0)
+        watched = _Watched(path, header.pid, header.process, header.started, header.began_ns, 0)
         try:
             descriptor = os.pidfd_open(header.pid)
         except OSError:
@@ -177,9 +194,28 @@ def _header_of(path: Path) -> _Header | None:
             line = file.readline(_HEADER_BYTES_MAX)
         if line.endswith(b"\n"):
             details = json.loads(line)["details"]
-            started = details["pid_started"]
-            return _Header(int(details["pid"]), started, int(details["process"]))
+            started, began_ns = details["pid_started"], details.get("program_began_ns")
+            return _Header(int(details["pid"]), started, began_ns, int(details["process"]))
     return None
+
+
+def _tell_replaced(watched: Sequence[_Watched]) -> None:
+    """Ends those programs whose process has taken another one since, when that began."""
+    begun: defaultdict[tuple[int, int | None], set[int]] = defaultdict(set)
+    for each in watched:
+        if each.began_ns is not None:
+            begun[each.pid, each.started].add(each.began_ns)
+    for each in watched:
+        if each.began_ns is None:
+            continue
+        later = [ns for ns in begun[each.pid, each.started] if ns > each.began_ns]
+        if later:
+            each.is_replaced = True
+            each.ended_ns = min(later)
+            each.seen_alive_ns = (
+                0  # The process lived on: only the recording tells until when this did.
+            )
+            each.wait_status = None
 
 
 def _write_end(watched: _Watched) -> None:
@@ -213,15 +249,18 @@ class _Last:
       lifetime: The last one, or None if there is no event.
       time_ns: Of the last line.
       remark: How the program came to its end by itself, or None if it did not say so.
+      has_left: Whether the last call is a `shutdown` that has returned.
     """
 
     lifetime: int | None = None
     time_ns: int = 0
     remark: str | None = None
+    has_left: bool = False
 
 
 def _last_of(lines: list[bytes]) -> _Last:
     last = _Last()
+    answered: object = None
     for line in reversed(lines):
         try:
             fields = json.loads(line)
@@ -229,13 +268,19 @@ def _last_of(lines: list[bytes]) -> _Last:
             continue  # The first may be cut here, in the middle of the file.
         if not isinstance(fields, dict) or "time_ns" not in fields:
             continue
+        if answered is not None:
+            is_its_call = fields.get("type") == "invoke" and fields.get("id") == answered
+            last.has_left = is_its_call and fields.get("operation") == _SHUTDOWN
+            break
         last.time_ns = max(last.time_ns, fields["time_ns"])
         _, is_end, how = str(fields.get("name", "")).partition(END)
         if is_end:
             last.remark = how.removeprefix(", ")
         if "lifetime" in fields:
             last.lifetime = fields["lifetime"]
-            break
+            if fields.get("type") != "ok":
+                break
+            answered = fields.get("id")
     return last
 
 
@@ -244,11 +289,17 @@ def _end_event(watched: _Watched, lifetime: int, last: _Last) -> dict[str, Any]:
     time_ns = max(watched.ended_ns, last.time_ns)
     event = {"type": "leave", "time_ns": time_ns, "process": watched.process, "lifetime": lifetime}
     status = watched.wait_status
-    if status == 0 or (status is None and last.remark == ""):
+    if watched.is_replaced:
+        if last.has_left:
+            return event
+    elif status == 0 or (status is None and last.remark == ""):
         return event
     event["type"] = "crash"
     event["since_ns"] = max(watched.seen_alive_ns, last.time_ns)
-    event["cause"] = (status is None and last.remark) or _cause(status)
+    if watched.is_replaced:
+        event["cause"] = "its process replaced the program by another one (exec)"
+    else:
+        event["cause"] = (status is None and last.remark) or _cause(status)
     return event
 
 

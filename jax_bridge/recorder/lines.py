@@ -49,12 +49,20 @@ def value_fields(value: str | bytes) -> dict[str, str]:
 class EventLines:
     """Events of one process as lines; those with a large live set may be two, for one write.
 
-    Times are in nanoseconds, and incarnations numbers of 64 bits, as in the format.
+    Times are in nanoseconds, and incarnations numbers of 64 bits, as in the format. Of calls and their
+    answers only the parts that take time are made here, and the latest are kept, as rounds repeat them.
+
+    Attributes:
+      by: The fields up to the number of the lifetime.
+      latest_arguments: Arguments of a call, and their text: it is that of the same object.
+      latest_result: A live set, and the field that tells it: it is that of an equal one.
     """
 
     def __init__(self, process: int) -> None:
-        self._process = process
-        self._latest: tuple[Mapping[int, int], str, str] = ({}, "", '"live":{}')
+        self.by = f',"process":{process},"lifetime":'
+        self.latest_arguments: tuple[Mapping[str, object], str] = ({}, "{}")
+        self.latest_result: tuple[Mapping[int, int], str] = ({}, '"result":{}')
+        self._latest: tuple[Mapping[int, int], str, str] = ({}, "live", '"live":{}')
         self._answers: dict[frozenset[tuple[int, int]], int] = {}
         self._answers_written = 0
 
@@ -63,39 +71,21 @@ class EventLines:
         told = "" if incarnation is None else f'"incarnation":"{incarnation}",'
         return self._event("start", time_ns, lifetime, f'{told}"since_ns":{since_ns}')
 
-    def invoke(
-        self,
-        time_ns: int,
-        lifetime: int,
-        number: int,
-        operation: str,
-        arguments: Mapping[str, object],
-    ) -> bytes:
-        """A call begins; `operation` is a name without special characters."""
-        text = _text_of(arguments) if arguments else "{}"
-        return (
-            f'{{"type":"invoke","time_ns":{time_ns},"process":{self._process},'
-            f'"lifetime":{lifetime},"id":{number},"operation":"{operation}","arguments":{text}}}\n'
-        ).encode()
+    def arguments(self, arguments: Mapping[str, object]) -> str:
+        """The text of a call's arguments."""
+        text = _text_of(arguments)
+        if not arguments or "participants" in arguments:
+            # Others are not repeated, and values may be large.
+            self.latest_arguments = (arguments, text)
+        return text
 
-    def ok(self, time_ns: int, lifetime: int, number: int, result: object) -> bytes:
-        """A call has returned; a dictionary with numbers as keys is a live set."""
-        before = b""
-        if result is None:
-            text = '"result":null'
-        elif isinstance(result, dict) and isinstance(next(iter(result), None), int):
-            known, name, text = self._latest
-            if name != "result" or known != result:
-                before, text = self._live("result", result)
-        else:
-            text = f'"result":{_text_of(result)}'
-        return (
-            before
-            + (
-                f'{{"type":"ok","time_ns":{time_ns},"process":{self._process},'
-                f'"lifetime":{lifetime},"id":{number},{text}}}\n'
-            ).encode()
-        )
+    def result(self, result: object) -> tuple[bytes, str]:
+        """What must be written before, and the field; a dictionary by numbers is a live set."""
+        if not (isinstance(result, dict) and isinstance(next(iter(result), None), int)):
+            return b"", f'"result":{_text_of(result)}'
+        before, text = self._live("result", result)
+        self.latest_result = (dict(result), text)
+        return before, text
 
     def error(
         self, time_ns: int, lifetime: int, number: int, *, kind: str, code: str, message: str
@@ -128,10 +118,7 @@ class EventLines:
         return self._event("exit", time_ns, lifetime, rest)
 
     def _event(self, kind: str, time_ns: int, lifetime: int, rest: str) -> bytes:
-        return (
-            f'{{"type":"{kind}","time_ns":{time_ns},"process":{self._process},'
-            f'"lifetime":{lifetime},{rest}}}\n'
-        ).encode()
+        return f'{{"type":"{kind}","time_ns":{time_ns}{self.by}{lifetime},{rest}}}\n'.encode()
 
     def _live(self, name: str, live: Mapping[int, int]) -> tuple[bytes, str]:
         """What must be written before, and the field."""

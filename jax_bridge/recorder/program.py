@@ -44,6 +44,7 @@ class ProgramRecorder:
         self._recorders: dict[tuple[str, int], ProcessRecorder] = {}
         self._of_client: dict[int, ProcessRecorder] = {}
         self._forked_from: int | None = None
+        self._began_ns = time.monotonic_ns()
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self._ends)
 
@@ -86,6 +87,7 @@ class ProgramRecorder:
             "wall_clock_ahead_ns": time.time_ns() - time.monotonic_ns(),
             "pid": pid,
             "pid_started": None if state is None else state.started,
+            "program_began_ns": self._began_ns,
             "parent_pid": os.getppid(),
             "forked_from_pid": self._forked_from,
             "process": process,

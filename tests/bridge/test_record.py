@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -431,6 +432,42 @@ def test_lines_are_those_of_the_writer_of_histories(tmp_path: Path) -> None:
     assert kinds == {Start, Invoke, Ok, Fail, Info, Enter, Exit}
     assert isinstance(history.faults[-1], Fault)
     assert path.read_text() == dumps(history)
+
+
+def test_clients_that_call_before_any_has_connected_have_lifetimes_of_their_own(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "part.jsonl"
+    recorder = ProcessRecorder(path, process=0, processes=1)
+    for client in (7, 8):
+        recorder.ok(client, recorder.invoke(client, "key_value_set", {"key": "a"}), None)
+    for client in (8, 7):
+        recorder.start(client, 1, client)
+        recorder.ok(client, recorder.invoke(client, "live_processes", {}), {0: client})
+    events = read(path).events
+    assert [event.lifetime for event in events] == [0, 0, 1, 1, 1, 1, 1, 0, 0, 0]
+    assert [event.incarnation for event in events if isinstance(event, Start)] == [8, 7]
+
+
+def test_each_live_set_call_is_recorded_with_the_processes_that_it_named(tmp_path: Path) -> None:
+    """Whatever the calls before it named, and if the program changes its list meanwhile."""
+    path = tmp_path / "part.jsonl"
+    recorder = ProcessRecorder(path, process=0, processes=3)
+    recorder.start(1, 0, 5)
+    mine = [0]
+    named: list[Sequence[int]] = [[0, 1], [0, 1], [1, 0], mine, (0, 1), [0, 1, 2], [0, 1], mine]
+    for processes in named:
+        if processes is mine:
+            mine[0] += 1
+        arguments = client_recorder._live_arguments(recorder, processes)
+        recorder.ok(1, recorder.invoke(1, "live_processes", arguments), {0: 5})
+        recorder.ok(1, recorder.invoke(1, "key_value_try_get", {"key": "k"}), {"text": "v"})
+    calls = [
+        event.arguments.get("participants")
+        for event in read(path).events
+        if isinstance(event, Invoke) and event.operation == "live_processes"
+    ]
+    assert calls == [(0, 1), (0, 1), (0, 1), (1,), (0, 1), None, (0, 1), (2,)]
 
 
 def test_constants_are_those_of_the_format_and_of_conditions() -> None:

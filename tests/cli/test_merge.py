@@ -444,6 +444,107 @@ def test_files_that_do_not_say_their_host_need_it_said(
     assert "of one host" in output
 
 
+@pytest.mark.parametrize("named", ["file", "folder", "link"])
+def test_a_recording_is_never_replaced_by_the_result(
+    job: History, tmp_path: Path, capsys: pytest.CaptureFixture[str], named: str
+) -> None:
+    for process in range(3):
+        write_part(tmp_path / f"{process}.jsonl", job, (process,))
+    first = tmp_path / "0.jsonl"
+    before = first.read_bytes()
+    out = first
+    if named == "link":
+        out = tmp_path / "elsewhere"
+        out.symlink_to(first)
+    _, errors = merge_files(capsys, first if named == "file" else tmp_path, "--out", out, code=2)
+    assert f"--out {out} would replace {first}, which is one of the recordings" in errors
+    assert first.read_bytes() == before
+    first.write_bytes(b"damaged\n" + before)
+    merge_files(capsys, tmp_path, "--out", out, code=2)
+    assert first.read_bytes() == b"damaged\n" + before
+
+
+def test_the_result_of_an_earlier_merge_is_replaced_and_no_input(
+    job: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_part(tmp_path / "0.jsonl", job, (0,))
+    out = tmp_path / "run.jsonl"
+    out.touch()
+    merge_files(capsys, tmp_path, "--out", out)
+    write_part(tmp_path / "1.jsonl", job, (1,))
+    output, errors = merge_files(capsys, tmp_path, "--out", out)
+    assert "2 recordings of one host" in output
+    assert errors == ""
+    _, errors = merge_files(capsys, tmp_path / "0.jsonl", out, "--out", out, code=2)
+    assert "would replace" in errors
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("participants", [10**15]),
+        ("details.processes", 10**12),
+        ("details.processes", 10**8),
+        ("details.processes", -1),
+        ("details.processes", 0),
+        ("details.process", -1),
+        ("details.wall_clock_ahead_ns", -(10**30)),
+        ("details.wall_clock_ahead_ns", 10**30),
+    ],
+)
+def test_numbers_that_damage_has_made_are_refused(
+    job: History,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    field: str,
+    value: object,
+) -> None:
+    """The rest is used. Taken for true, some would fill the memory."""
+    for process in range(3):
+        write_part(tmp_path / f"{process}.jsonl", job, (process,))
+    path = tmp_path / "2.jsonl"
+    header, rest = path.read_text().split("\n", maxsplit=1)
+    fields = json.loads(header)
+    name = field.removeprefix("details.")
+    (fields if name == field else fields["details"])[name] = value
+    path.write_text(json.dumps(fields) + "\n" + rest)
+    out = tmp_path / "run.jsonl"
+    output, errors = merge_files(capsys, tmp_path, "--out", out, code=2)
+    assert f"{path}:1: field '{field}': must be from " in errors
+    assert "2 of 3 processes" in output
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [("/dev/full", "No space left on device"), ("/proc/run.jsonl", "could not be written: ")],
+)
+def test_places_that_take_nothing_are_named(
+    job: History, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, words: str
+) -> None:
+    write_part(tmp_path / "0.jsonl", job, (0,))
+    _, errors = merge_files(capsys, tmp_path, "--out", place, code=2)
+    assert errors.startswith(f"coordlab: error: {place} could not be written: ")
+    assert words in errors
+    assert "/proc/." not in errors
+
+
+def test_two_recordings_of_one_process_are_not_two_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header = Header(source="manual", participants=(0,))
+    for name, begin_ns in (("0", 10), ("1", 15)):
+        common = {"process": 0, "lifetime": 0}
+        events: list[Event] = [
+            Start(time_ns=begin_ns, incarnation=begin_ns, **common),
+            Leave(time_ns=begin_ns + 10, **common),
+        ]
+        told = {"pid": 100, "pid_started": 7}
+        write_part(tmp_path / f"{name}.jsonl", History(header, events), (0,), details=told)
+    output, _ = merge_files(capsys, tmp_path, "--out", tmp_path / "run.jsonl")
+    assert "2 starts" in output
+    assert "two pids" not in output
+
+
 def test_places_that_hold_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in [
         ((tmp_path, "--out", tmp_path / "run.jsonl"), "no recording is in it"),

@@ -90,6 +90,8 @@ def test_other_time_outs_are_a_table_with_advice(
     assert main(["replay", death, "--heartbeat-timeout", "1..3", "--json"]) == 0
     rows = as_json(capsys)["timeouts"]
     assert [row["timeout_s"] for row in rows] == [1.0, 2.0, 3.0]
+    assert [row["deaths_noticed"] for row in rows] == [{"sure": 1, "possible": 0}] * 3
+    assert [row["noticed_after_s"] for row in rows] == [[1.0, 2.0], [2.0, 3.0], [3.0, 4.0]]
     assert {alarm["process"] for row in rows for alarm in row["alarms"]} == {1}
 
 
@@ -104,6 +106,7 @@ def test_a_named_time_out_tells_who_and_when(
         in output
     )
     assert "it was dead" in output
+    assert "  1 + 0 of 1    3 to 4 s\n" in output
     assert "not recoverable: the first of these, at 3.000 s or later, ends the job" in output
 
 

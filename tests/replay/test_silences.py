@@ -12,12 +12,19 @@ from coord_sim.replay.silences import Silences, silences_of
 S = 1_000_000_000
 
 
-def recording(beats: dict[tuple[int, int], list[float]], end_s: float) -> Silences:
+def recording(
+    beats: dict[tuple[int, int], list[float]],
+    end_s: float,
+    *,
+    calls: dict[tuple[int, int], list[float]] | None = None,
+) -> Silences:
     """Starts (process, lifetime) that register at the first of these times and beat at the others."""
     rows: list[tuple[float, tuple[int, int], str]] = []
     for key, times in beats.items():
         rows.append((times[0], key, "register"))
         rows += [(time_s, key, "heartbeat") for time_s in times[1:]]
+    for key, times in (calls or {}).items():
+        rows += [(time_s, key, "key_value_delete") for time_s in times]
     rows.append((end_s, (9, 0), "key_value_delete"))
     events: list[Event] = []
     for number, (time_s, (process, lifetime), name) in enumerate(sorted(rows)):
@@ -37,7 +44,7 @@ def test_a_stall_is_a_false_alarm_for_time_outs_that_are_shorter() -> None:
     silences = recording({(0, 0): STEADY, (1, 0): stalled}, 10.5)
     row = silences.row(3.0)
     (alarm,) = row.alarms
-    assert (alarm.process, alarm.is_sure, row.sure) == (1, True, 1)
+    assert (alarm.process, alarm.is_sure, row.false) == (1, True, (1, 0))
     assert (alarm.last_heard_ns, alarm.earliest_ns, alarm.latest_ns) == (2 * S, 5 * S, 6 * S)
     assert alarm.lived_ns == round(6.5 * S)
     assert row.deaths == ()
@@ -59,6 +66,43 @@ def test_a_death_is_noticed_after_the_time_out_unless_a_restart_is_faster() -> N
     assert (death.process, death.lifetime, death.lived_ns, death.is_sure) == (1, 0, None, True)
     assert (death.earliest_ns, death.latest_ns) == (4 * S, 5 * S)
     assert silences.row(5.0).deaths == ()
+
+
+def test_a_death_is_noticed_by_some_phases_if_a_restart_is_nearly_as_fast() -> None:
+    """A start that some phases declare dead while it lives dies all the same."""
+    lives = {
+        (0, 0): [0.0, 1.5, 3.0, 4.5, 6.0, 7.5, 9.0, 10.5],
+        (1, 0): [0.0, 1.5, 3.0],
+        (1, 1): [5.25, 6.75, 8.25, 9.75],
+    }
+    silences = recording(lives, 10.5)
+    rows = [silences.row(timeout_s) for timeout_s in (0.4, 1.0, 1.25, 1.5, 2.0, 2.25)]
+    assert [row.false for row in rows] == [(3, 0), (0, 3), (0, 3), (0, 0), (0, 0), (0, 0)]
+    assert [row.noticed for row in rows] == [(1, 0), (1, 0), (0, 1), (0, 1), (0, 1), (0, 0)]
+    after_s = [
+        row.noticed_after_ns and tuple(ns / S for ns in row.noticed_after_ns) for row in rows
+    ]
+    # Not later than the replacement, which comes 2.25 s after the last heartbeat.
+    assert after_s[:3] == [(0.4, 1.4), (1.0, 2.0), (1.25, 2.25)]
+    assert after_s[3:] == [(1.5, 2.25), (2.0, 2.25), None]
+
+
+def test_a_possible_false_alarm_does_not_hide_a_sure_one() -> None:
+    silences = recording({(1, 0): [0.0, 2.5, 5.0, 10.0, 11.0, 12.0]}, 12.5)
+    row = silences.row(2.0)
+    assert row.false == (1, 0)
+    found = [(alarm.last_heard_ns // S, alarm.is_sure) for alarm in row.alarms]
+    assert found == [(0, False), (5, True)]
+    assert silences.row(4.5).false == (0, 1)
+
+
+def test_who_still_calls_is_not_dead() -> None:
+    """Its heartbeats stop at 2 s, and it calls until 4.5; then nobody hears of it."""
+    silences = recording({(0, 0): STEADY, (1, 0): STEADY[:3]}, 10.5, calls={(1, 0): [4.5]})
+    rows = [silences.row(timeout_s) for timeout_s in (1.0, 2.0, 3.0)]
+    assert [row.false for row in rows] == [(1, 0), (0, 1), (0, 0)]
+    assert [row.noticed for row in rows] == [(0, 0), (0, 1), (1, 0)]
+    assert rows[1].noticed_after_ns == (2.5 * S, 3 * S), "only once it is dead"
 
 
 def test_who_is_silent_until_the_end_is_dead_if_it_is_silent_for_longer_than_usual() -> None:
@@ -92,4 +136,5 @@ def test_one_pass_agrees_with_asking_every_silence() -> None:
     gaps = [after - before for before, after in pairwise(times)]
     for timeout_s in (1.5, 2.0, 2.9, 3.5):
         longer = [gap for gap in gaps if round(gap * S) > round(timeout_s * S)]
-        assert len(silences.row(timeout_s).alarms) == min(1, len(longer))
+        assert sum(silences.row(timeout_s).false) == min(1, len(longer))
+        assert silences.row(timeout_s).false[0] == (max(gaps) > timeout_s + 1)

@@ -6,21 +6,32 @@ from pathlib import Path
 
 import pytest
 
-from checker import read
+from checker import Invalid, Valid, check, check_service, read
 from checker.history import Info, Invoke, Ok
 from coord_sim.core.identifiers import CallId, Incarnation, TaskId
 from coord_sim.core.messages import (
+    AliveTasks,
+    Barrier,
+    BarrierPassed,
     Caller,
+    GetAliveTasks,
+    GetKeyValueDir,
     Heartbeat,
     HeartbeatAccepted,
+    InsertKeyValue,
     KeyValue,
+    KeyValueDirectory,
     Registered,
     RegisterTask,
+    TaskInfo,
+    TaskState,
+    TasksWatched,
     TryGetKeyValue,
 )
+from coord_sim.core.status import Code, Status
 from coord_sim.recording.file import RecordingFile
 from coord_sim.tap.calls import SERVICE_GONE
-from coord_sim.tap.recording import TapRecording
+from coord_sim.tap.recording import TapRecording, bytes_of
 
 
 class Script:
@@ -50,6 +61,29 @@ class Script:
         self.recording.request(
             CallId(self._calls), TryGetKeyValue(caller=caller, key="k"), self.tick()
         )
+        return CallId(self._calls)
+
+    def asks_for_the_living(self, tasks: tuple[int, ...], incarnation: int, service: int) -> CallId:
+        self._calls += 1
+        request = GetAliveTasks(
+            caller=Caller(Incarnation(incarnation), Incarnation(service)),
+            task=TaskId(0),
+            tasks=tuple(TaskId(task) for task in tasks),
+        )
+        self.recording.request(CallId(self._calls), request, self.tick())
+        return CallId(self._calls)
+
+    def waits_at_barrier(self, task: int, incarnation: int, service: int) -> CallId:
+        self._calls += 1
+        request = Barrier(
+            caller=Caller(Incarnation(incarnation), Incarnation(service)),
+            barrier_id="b",
+            timeout_ms=1000,
+            tasks=(),
+            task=TaskId(task),
+            counter=0,
+        )
+        self.recording.request(CallId(self._calls), request, self.tick())
         return CallId(self._calls)
 
     def registered(self, call: CallId, service: int) -> None:
@@ -131,6 +165,44 @@ def test_a_doubt_that_is_not_resolved_holds_only_so_much(
     assert len(calls(script.first)) == 13
 
 
+def test_a_doubt_that_is_not_resolved_holds_only_so_many_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coord_sim.tap.recording._HELD_BYTES_MAX", 1000)
+    script = Script(tmp_path)
+    script.registered(script.registers(0, 10), 7)
+    script.recording.lost()
+    call = script.tries(10, 7)
+    script.recording.reply(call, KeyValue(key="k", value=b"v" * 998), script.tick())
+    assert calls(script.first) == [(0, "register")], "in doubt"
+    script.recording.reply(script.tries(10, 7), KeyValue(key="k", value=b"v"), script.tick())
+    assert len(calls(script.first)) == 3
+    script.recording.lost()  # The count begins anew.
+    script.recording.reply(script.tries(10, 7), KeyValue(key="k", value=b"v"), script.tick())
+    assert len(calls(script.first)) == 3
+
+
+def test_all_that_may_be_large_counts_as_such() -> None:
+    """No message that a client or the service may fill is held for nothing."""
+    caller, text, many = Caller(Incarnation(1), Incarnation(2)), "x" * 5000, tuple(range(500))
+    tasks = tuple(TaskId(task) for task in many)
+    info = TaskInfo(TaskId(0), Incarnation(1), TaskState.CONNECTED, None)
+    for message in (
+        InsertKeyValue(caller=caller, key="k", value=text.encode()),
+        InsertKeyValue(caller=caller, key=text, value=b""),
+        TryGetKeyValue(caller=caller, key=text),
+        GetKeyValueDir(caller=caller, directory=text),
+        KeyValue(key="k", value=text.encode()),
+        KeyValueDirectory(entries=(("a", b"x" * 2500), ("b", b"x" * 2500))),
+        GetAliveTasks(caller=caller, task=TaskId(0), tasks=tasks),
+        AliveTasks(alive=tuple((task, Incarnation(1)) for task in tasks)),
+        TasksWatched(tasks=(info,) * 500, version=1),
+        Status(code=Code.INTERNAL, message=text),
+        Barrier(caller=caller, barrier_id=text, timeout_ms=1, tasks=(), task=TaskId(0), counter=0),
+    ):
+        assert bytes_of(message) >= 5000, type(message)
+
+
 def test_who_waits_to_join_when_another_service_answers_waits_for_that(tmp_path: Path) -> None:
     """The former's host lost its power: nothing told that its connections are dead."""
     script = Script(tmp_path)
@@ -141,6 +213,35 @@ def test_who_waits_to_join_when_another_service_answers_waits_for_that(tmp_path:
     script.close()
     assert calls(script.second) == [(0, "register"), (1, "register")]
     assert read(script.second).header.participants == (0, 1)
+
+
+def test_that_somebody_asks_for_a_process_does_not_make_it_one(tmp_path: Path) -> None:
+    """Only its registration does, or an answer that names it; and what is understood stays so."""
+    script = Script(tmp_path)
+    script.registered(script.registers(0, 10), 7)
+    asked = script.asks_for_the_living((0, 1, -3), 10, 7)
+    script.recording.reply(asked, AliveTasks(alive=((TaskId(0), Incarnation(10)),)), script.tick())
+    barrier = script.waits_at_barrier(0, 10, 7)
+    script.recording.reply(barrier, BarrierPassed(counter=0), script.tick())
+    history = read(script.first)
+    assert history.header.participants == (0,)
+    assert [
+        event.arguments["participants"]
+        for event in history.events
+        if isinstance(event, Invoke) and event.operation == "live_processes"
+    ] == [(0,)]
+    assert isinstance(check(history), Valid)
+    assert [found.verdict for found in check_service(history) if found.object == "barrier 'b'"]
+    assert not any(isinstance(found.verdict, Invalid) for found in check_service(history))
+    script.registered(script.registers(1, 11), 7)
+    asked = script.asks_for_the_living((0, 1), 10, 7)
+    script.close()
+    history = read(script.first)
+    assert history.header.participants == (0, 1)
+    calls_ = [
+        e for e in history.events if isinstance(e, Invoke) and e.operation == "live_processes"
+    ]
+    assert [call.arguments["participants"] for call in calls_] == [(0,), (0, 1)]
 
 
 def test_a_late_answer_of_the_former_service_does_not_go_back_to_it(tmp_path: Path) -> None:

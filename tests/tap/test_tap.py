@@ -25,6 +25,14 @@ from tests.tap.tapping import Tap
 DEADLINE_S = 60.0
 
 
+def test_a_history_of_an_earlier_run_is_named(tmp_path: Path) -> None:
+    """It would be taken for that of a service that was started again."""
+    (tmp_path / "run-2.jsonl").touch()
+    with Tap(tmp_path / "run.jsonl", "127.0.0.1:9") as tap:
+        assert tap.end() == 0
+    assert f"{tmp_path}/run-2.jsonl is of an earlier run" in tap.errors
+
+
 @contextlib.contextmanager
 def serve(*options: str, host: str = "127.0.0.1") -> Iterator[str]:
     """Our service; yields its address."""

@@ -1,0 +1,275 @@
+"""`coordlab record` around programs without jaxlib, which have the recorder write what a client would.
+
+They start quickly, and may do what real clients cannot be made to do: the rest is as in a real run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from checker import read
+from checker.history import SHUTDOWN, Crash, Event, Invoke, Leave, Start
+from jax_bridge.client_recorder import ProcessRecorder
+from jax_bridge.recorder import ends
+from jax_bridge.recorder.descriptors import high_descriptor
+from tests.bridge.test_record import MERGE, RECORD
+from tests.bridge.test_wrap import WRAP, environment, run
+
+DEADLINE_S = 60.0
+
+CLIENTS = """
+import os, sys, time
+from jax_bridge.recorder.program import ProgramRecorder
+
+startup = os.environ["PYTHONPATH"].split(os.pathsep)[0]
+recorder = ProgramRecorder(os.path.join(os.path.dirname(startup), "parts"))
+
+class Client:
+    def __init__(self, process=0, port=1):
+        recorder._made(self, f"localhost:{port}", process)
+        self.mine = recorder._of_client[id(self)]
+    def connect(self, incarnation):
+        self.mine.start(id(self), time.monotonic_ns(), incarnation)
+    def call(self, name, arguments):
+        self.mine.ok(id(self), self.mine.invoke(id(self), name, arguments), None)
+    def set(self, key):
+        self.call("key_value_set", {"key": key, "value": {"text": "x"}, "allow_overwrite": False})
+"""
+"""The beginning of these programs."""
+
+
+def recorded(folder: Path, text: str, *, code: int = 0) -> tuple[list[Event], str]:
+    """The events and what was said of a program."""
+    script = folder / "program.py"
+    script.write_text(CLIENTS + text)
+    out = folder / "run.jsonl"
+    found, _, errors = run(*RECORD, "--out", str(out), "--", sys.executable, str(script))
+    assert found == code, errors
+    assert not (folder / "run.parts").exists(), errors
+    return list(read(out).events), errors
+
+
+def keys(path: Path) -> list[object]:
+    return [event.arguments.get("key") for event in read(path).events if isinstance(event, Invoke)]
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+# --- several services --------------------------------------------------------------------------------
+
+
+def test_a_client_that_never_connects_does_not_take_the_place_of_the_job(tmp_path: Path) -> None:
+    """Neither one that does nothing, nor one that only asks."""
+    text = """
+dead, asking, job = Client(port=1), Client(port=2), Client(port=3)
+asking.set("in vain")
+job.connect(5)
+job.set("of the job")
+"""
+    recorded(tmp_path, text)
+    assert keys(tmp_path / "run.jsonl") == ["of the job"]
+    others = [keys(tmp_path / f"run-{number}.jsonl") for number in (2, 3)]
+    assert sorted(others) == [[], ["in vain"]]
+
+
+def test_files_of_earlier_runs_are_named(tmp_path: Path) -> None:
+    two = "one, two = Client(port=1), Client(port=2)\none.connect(5)\ntwo.connect(6)\n"
+    _, errors = recorded(tmp_path, two)
+    assert "earlier run" not in errors
+    assert (tmp_path / "run-2.jsonl").exists()
+    _, errors = recorded(tmp_path, "one = Client()\none.connect(7)\n")
+    assert f"warning: {tmp_path}/run-2.jsonl is of an earlier run" in errors
+    assert errors.count("earlier run") == 1
+    before = (tmp_path / "run.jsonl").read_text()
+    code, _, errors = run(*RECORD, "--out", str(tmp_path / "run.jsonl"), "--", "true")
+    assert code == 0
+    assert "no program made a client" in errors
+    for name in ("run.jsonl", "run-2.jsonl"):
+        assert f"warning: {tmp_path}/{name} is of an earlier run; this one is not in it" in errors
+    assert (tmp_path / "run.jsonl").read_text() == before
+
+
+# --- programs that replace themselves, and close what is not theirs ----------------------------------
+
+AGAIN = """
+if len(sys.argv) == 1:
+    client, other = Client(), Client(process=1)
+    client.connect(5)
+    other.connect(6)
+    client.set("before")
+    client.call("shutdown", {})
+    os.execv(sys.executable, [sys.executable, sys.argv[0], "again"])
+client = Client()
+client.connect(7)
+client.set("after")
+time.sleep(0.2)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_program_that_its_process_replaces_has_ended_then(tmp_path: Path) -> None:
+    events, errors = recorded(tmp_path, AGAIN, code=128 + signal.SIGKILL)
+    first = [event for event in events if (event.process, event.lifetime) == (0, 0)]
+    second = [event for event in events if (event.process, event.lifetime) == (0, 1)]
+    beside = [event for event in events if event.process == 1]
+    assert isinstance(first[-1], Leave), "it had left"
+    assert isinstance(second[-1], Crash)
+    assert second[-1].cause == "signal SIGKILL"
+    assert isinstance(beside[-1], Crash), "it had not left"
+    assert beside[-1].cause == "its process replaced the program by another one (exec)"
+    assert isinstance(second[0], Start)
+    for end in (first[-1], beside[-1]):
+        assert first[0].time_ns < end.time_ns < second[0].time_ns
+    assert (beside[-1].since_ns or 0) <= beside[-1].time_ns
+    assert "two pids" not in errors
+
+
+def test_a_shutdown_is_called_as_in_histories() -> None:
+    assert ends._SHUTDOWN == SHUTDOWN
+
+
+CLOSES = """
+client = Client()
+client.connect(5)
+os.closerange(3, 4096)
+files = [open(f"{sys.argv[0]}.{number}", "w") for number in range(20)]
+for file in files:
+    print("precious", file=file, flush=True)
+client.set("lost")
+for file in files:
+    print("end", file=file)
+"""
+
+
+def test_a_program_that_closes_all_descriptors_keeps_its_files(tmp_path: Path) -> None:
+    """As daemons do. The numbers that are free then are given to its own files."""
+    events, errors = recorded(tmp_path, CLOSES)
+    assert [type(event) for event in events[:1]] == [Start]
+    assert "recording stopped: [Errno 9] Bad file descriptor" in errors
+    for number in range(20):
+        assert (tmp_path / f"program.py.{number}").read_text() == "precious\nend\n"
+
+
+def test_the_recorders_descriptor_is_high_and_not_inherited(tmp_path: Path) -> None:
+    recorder = ProcessRecorder(tmp_path / "part.jsonl", process=0, processes=1)
+    assert recorder._file is not None
+    assert recorder._file >= 900
+    assert not os.get_inheritable(recorder._file)
+    assert high_descriptor(recorder._file) == recorder._file
+    recorder.abandon()
+
+
+def test_a_low_limit_is_heeded(tmp_path: Path) -> None:
+    """And if nothing is free up there, the descriptor stays where it is."""
+    text = """
+import os, resource
+from jax_bridge.recorder.descriptors import high_descriptor
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+print(high_descriptor(os.open(os.devnull, os.O_WRONLY)))
+open_ = []
+while len(open_) == 0 or open_[-1] < 63:
+    open_.append(os.open(os.devnull, os.O_WRONLY))
+os.close(9)
+print(high_descriptor(os.open(os.devnull, os.O_WRONLY)), os.write(9, b"x"))
+"""
+    script = tmp_path / "program.py"
+    script.write_text(text)
+    assert run(sys.executable, str(script)) == (0, "32\n9 1\n", "")
+
+
+# --- the recorder is killed --------------------------------------------------------------------------
+
+WAITS = """
+from pathlib import Path
+client = Client()
+client.connect(5)
+here = Path(sys.argv[0]).parent
+(here / "pid").write_text(str(os.getpid()))
+(here / "pid").rename(here / "up")
+while not (here / "go").exists():
+    time.sleep(0.02)
+client.set("on its own")
+"""
+
+
+@contextlib.contextmanager
+def killed(folder: Path, *words: str) -> Iterator[int]:
+    """A command of ours that is killed once the program under it is up; yields the program's pid."""
+    with subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
+    ) as process:
+        until((folder / "up").exists)
+        process.kill()
+    pid = int((folder / "up").read_text())
+    try:
+        yield pid
+    finally:
+        if is_running(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_program_goes_on_when_its_recorder_is_killed(tmp_path: Path) -> None:
+    """And its recording, too, which can be merged by hand."""
+    script = tmp_path / "program.py"
+    script.write_text(CLIENTS + WAITS)
+    out = tmp_path / "a run.jsonl"
+    words = (*RECORD, "--out", str(out), "--", sys.executable, str(script))
+    with killed(tmp_path, *words) as pid:
+        assert is_running(pid)
+        (tmp_path / "go").touch()
+        until(lambda: not is_running(pid))
+    assert not out.exists()
+    code, _, errors = run(*words)
+    assert code == 2
+    folder = tmp_path / "a run.parts"
+    assert f"coordlab merge {shlex.quote(str(folder))} --out ..." in errors
+    code, _, errors = run(*MERGE, str(folder), "--out", str(out))
+    assert code == 0, errors
+    assert keys(out) == ["on its own"]
+
+
+def test_a_program_does_not_outlive_the_service_that_wrap_gives_it(tmp_path: Path) -> None:
+    """Not even if it takes SIGTERM for something else."""
+    script = tmp_path / "program.py"
+    startup = tmp_path / "startup"
+    startup.mkdir()
+    (tmp_path / "parts").mkdir()
+    before = f"""
+import os, signal
+os.environ["PYTHONPATH"] = {str(startup)!r}
+signal.signal(signal.SIGTERM, lambda *_: None)  # As JAX does, which takes it for a preemption.
+"""
+    script.write_text(before + CLIENTS + WAITS)
+    with killed(tmp_path, *WRAP, "--", sys.executable, str(script)) as pid:
+        until(lambda: not is_running(pid))
+
+
+@pytest.mark.parametrize("name", ["plain", "pre p ü"])
+def test_what_to_type_is_quoted(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    code, _, errors = run(*RECORD, "--prepare", str(folder))
+    assert code == 0, errors
+    line = errors.partition("Then: ")[2]
+    assert shlex.split(line) == ["coordlab", "merge", str(folder), "--out", "run.jsonl"]
