@@ -29,7 +29,8 @@ Does coordlab's service do what jaxlib's does? Every scenario of the conformance
 it, by jaxlib's C++ client and by ours. What is compared: codes, payloads, answers, messages word for
 word (random numbers replaced by names, lists of arbitrary order sorted), and whether a call was answered
 at once, after a time-out, or not at all. This page is generated from the runs in `tests/data/fidelity`;
-tests repeat them.
+tests repeat them. Whole jobs are compared too, the simulator's with real processes on both services:
+[diff](diff.md) has what differs there, each with its reason.
 
 ```sh
 python -m tests.conformance.run 28             # one scenario on everything, side by side
