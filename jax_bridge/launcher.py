@@ -146,6 +146,8 @@ class _Launcher:
         except RunBroken as broken:
             self._broken = broken
             self._unplanned.append(str(broken))
+            what = str(broken).partition(";")[0]
+            self._fault_events.append(FaultEvent(time_ns=time.monotonic_ns(), name=what))
         except KeyboardInterrupt:
             interrupted = True
             self.say("interrupted: ending all processes")

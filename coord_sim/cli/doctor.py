@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 FAULTY = 1
 """Exit code: an error was found, or the job hangs."""
 
+_ONLY_BEFORE = ("address", "bind", "processes", "process", "hosts", "script")
+"""Options of the checks of a planned job."""
+
 EXAMPLES = """\
 examples:
   coordlab doctor --address train-0.jobs:8476 --processes 8 --hosts 8 --process 0 --script train.py
@@ -31,7 +34,7 @@ examples:
       runs the program, and says which stage of its start it is in when it stays there too long
 
 Exit code: 0 nothing is wrong (warnings do not count), 1 an error, or the job hangs; 2 bad input.
-With --watch, that of the program if it ends by itself.
+With --watch, that of the program if it ends by itself. SIGTERM and its like are passed on to it.
 """
 
 
@@ -101,10 +104,7 @@ def _process(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Checks; 0, or 1 if something is wrong."""
-    if options.command and not options.watch:
-        raise CommandError(
-            f"what is {' '.join(options.command)!r} for? a program is run with --watch -- COMMAND"
-        )
+    _refuse_what_would_be_ignored(options)
     if options.watch:
         if not options.command:
             raise CommandError(
@@ -129,6 +129,35 @@ def run(options: argparse.Namespace) -> int:
     return exit_code(findings)
 
 
+def _refuse_what_would_be_ignored(options: argparse.Namespace) -> None:
+    if options.command and not options.watch:
+        raise CommandError(
+            f"what is {' '.join(options.command)!r} for? a program is run with --watch -- COMMAND"
+        )
+    if options.give_up and not options.watch:
+        raise CommandError("--give-up ends a program that is run with --watch -- COMMAND")
+    doing = "--watch" if options.watch else "--attach" if options.attach else None
+    if doing is None:
+        return
+    if options.watch and options.attach:
+        raise CommandError(
+            "--watch finds the service of its program by itself; look at another one with --attach "
+            "alone"
+        )
+    ignored = [
+        f"--{name}"
+        for name in _ONLY_BEFORE
+        if getattr(options, name) is not None and getattr(options, name) != []
+    ]
+    if options.watch and options.json:
+        ignored.append("--json")
+    if ignored:
+        raise CommandError(
+            f"{', '.join(ignored)}: not looked at with {doing}; leave it out, or run the checks of a "
+            "planned job first, by themselves"
+        )
+
+
 def exit_code(findings: Iterable[Finding]) -> int:
     """1 if one of them is an error."""
     from jax_bridge.doctor import Level
@@ -146,6 +175,7 @@ def _json(finding: Finding) -> dict[str, str]:
 
 
 def _checks(options: argparse.Namespace) -> Iterator[Finding]:
+    from jax_bridge.doctor import Finding, Level
     from jax_bridge.doctor.environment import (
         check_accelerator_flags,
         check_detection,
@@ -185,7 +215,10 @@ def _checks(options: argparse.Namespace) -> Iterator[Finding]:
         try:
             yield from check_script(script)
         except ScriptError as error:
-            raise CommandError(str(error)) from None
+            yield Finding(Level.ERROR, "script", str(error), "is it the right file?")
+        except OSError as error:
+            problem = f"{script}: cannot be read: {error.strerror}"
+            yield Finding(Level.ERROR, "script", problem, "is it the right file?")
 
 
 def _address(text: str, options: argparse.Namespace) -> tuple[list[Finding], Address | None]:

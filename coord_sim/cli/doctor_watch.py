@@ -1,11 +1,16 @@
 """Runs a program and says which stage of its start it is in when it stays there too long.
 
+It stands between the program and whoever started it: signals that tell a program something (SIGTERM is a
+notice of preemption) are passed on, and the program ends with the one who watches it, as nobody would
+read its standard error any more.
+
 JAX tells its stages on standard error if it is asked to (`JAX_LOGGING_LEVEL`, `TF_CPP_MIN_LOG_LEVEL`);
 where it waits inside one is found out by asking the service, as another process would.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -13,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -22,10 +27,14 @@ from coord_sim.cli.errors import CommandError
 from coord_sim.cli.terminal import plain
 from jax_bridge.doctor import Finding, Level
 from jax_bridge.doctor.addresses import Address, parse_address
+from jax_bridge.parent_death import end_with_parent
 
 _POLL_S = 0.1
 _END_S = 10.0
 _QUIET = ("2", "3")
+
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""What schedulers send. Ctrl-C ends the watching, and the program with it."""
 
 _CONNECTING = re.compile(rb"Connecting to JAX distributed service on (\S+)")
 _SERVING = re.compile(rb"Starting JAX distributed service on (\S+)")
@@ -94,22 +103,64 @@ def watch(command: Sequence[str], *, patience_s: float, timeout_s: float, give_u
         environment["TF_CPP_MIN_LOG_LEVEL"] = "0"
     environment.setdefault("JAX_LOGGING_LEVEL", "INFO")
     environment.setdefault("PYTHONUNBUFFERED", "1")
+    with _started(command, environment, is_leader=give_up) as program:
+        assert program.stderr is not None
+        progress = _Progress()
+        reader = threading.Thread(target=_read, args=(program.stderr, progress), daemon=True)
+        reader.start()
+        try:
+            return _wait(program, progress, patience_s, timeout_s, give_up=give_up)
+        finally:
+            if program.poll() is None:
+                _end(program, with_group=give_up)
+            reader.join(_END_S)
+
+
+@contextlib.contextmanager
+def _started(
+    command: Sequence[str], environment: Mapping[str, str], *, is_leader: bool
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a program; inside, it gets the signals that come here, from its very beginning.
+
+    Args:
+      command: The program and its arguments.
+      environment: All of it.
+      is_leader: Whether it gets a group of its own; then all of the group get the signals.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    before = {}
+
+    def prepare() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        # SIGTERM would not do: JAX programs catch it, as a notice of preemption, and go on.
+        end_with_parent(signal.SIGKILL)
+
     try:
-        program = subprocess.Popen(
-            command, stderr=subprocess.PIPE, env=environment, start_new_session=give_up
-        )
-    except OSError as error:
-        raise CommandError(f"{command[0]}: cannot be run: {error.strerror}") from None
-    assert program.stderr is not None
-    progress = _Progress()
-    reader = threading.Thread(target=_read, args=(program.stderr, progress), daemon=True)
-    reader.start()
-    try:
-        return _wait(program, progress, patience_s, timeout_s, give_up=give_up)
+        try:
+            program = subprocess.Popen(
+                command,
+                stderr=subprocess.PIPE,
+                env=environment,
+                start_new_session=is_leader,
+                preexec_fn=prepare,  # noqa: PLW1509 - there are no threads yet
+            )
+        except OSError as error:
+            raise CommandError(f"{command[0]}: cannot be run: {error.strerror}") from None
+
+        def pass_on(number: int, _frame: object) -> None:
+            with contextlib.suppress(ProcessLookupError):
+                if is_leader and program.returncode is None:
+                    os.killpg(program.pid, number)
+                else:
+                    program.send_signal(number)
+
+        before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        yield program
     finally:
-        if program.poll() is None:
-            _end(program, with_group=give_up)
-        reader.join(_END_S)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _wait(
@@ -176,15 +227,20 @@ def _say_finding(finding: Finding) -> None:
 
 
 def _say(sentence: str) -> None:
-    print(f"coordlab doctor: {plain(sentence)}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # The program goes on if nobody listens to us.
+        print(f"coordlab doctor: {plain(sentence)}", file=sys.stderr, flush=True)
 
 
 def _read(stream: IO[bytes], progress: _Progress) -> None:
-    """Passes standard error on, and reads it by the way."""
+    """Passes standard error on, and reads it by the way.
+
+    If nobody takes it any more it is read all the same, as the program would wait at a full pipe.
+    """
     while line := stream.readline(1 << 16):
         progress.read(line)
-        sys.stderr.buffer.write(line)
-        sys.stderr.buffer.flush()
+        with contextlib.suppress(OSError):
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
 
 
 def _end(program: subprocess.Popen[bytes], *, with_group: bool) -> None:

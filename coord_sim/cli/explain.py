@@ -33,9 +33,11 @@ examples:
 
 Files may be packed with gzip, cut, or hold noise; what cannot be read is named, and the rest is used.
 Numbers of processes are taken from the names of files, or from labels in front of the lines.
+Histories of different jobs are refused.
 
 Exit code, by the class of the first cause: 0 nothing is wrong, 10 user error, 11 infrastructure,
-12 preemption, 13 teardown (the work was done), 14 unknown; 2 bad input.
+12 preemption, 13 teardown (the work was done), 14 unknown, also if nothing was found and not everything
+could be read, or nothing is in it; 2 bad input.
 """
 
 
@@ -68,15 +70,18 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Explains; the exit code of the first cause's class."""
-    from jax_bridge.explain import explain
+    from jax_bridge.explain import DifferentJobs, explain
 
-    with terminal.Progress("reading") as progress:
-        explanation = explain(
-            options.files,
-            processes=options.processes,
-            stuck_after_s=options.stuck_after,
-            report=lambda path, count: progress.say(f"reading {plain(path)} ({count:,} lines)"),
-        )
+    try:
+        with terminal.Progress("reading") as progress:
+            explanation = explain(
+                options.files,
+                processes=options.processes,
+                stuck_after_s=options.stuck_after,
+                report=lambda path, count: progress.say(f"reading {plain(path)} ({count:,} lines)"),
+            )
+    except DifferentJobs as error:
+        raise CommandError(str(error)) from None
     if not explanation.files:
         for path, problem in explanation.unread:
             complain(problem if problem.startswith(path) else f"{path}: {problem}")
@@ -118,7 +123,8 @@ def _text(explanation: Explanation, *, show_all: bool) -> Iterator[str]:
         if len(others) > len(shown):
             yield f"  and {len(others) - len(shown)} more (--all)"
     notes = [(file.path, note) for file in explanation.files for note in file.notes]
-    if explanation.harmless or explanation.warnings or notes:
+    times = [file for file in explanation.files if file.times_since and explanation.causes]
+    if explanation.harmless or explanation.warnings or notes or times:
         yield ""
     for sighting in explanation.warnings:
         yield f"note: {sighting.message.meaning}: {_quote(sighting.evidence)}"
@@ -130,6 +136,8 @@ def _text(explanation: Explanation, *, show_all: bool) -> Iterator[str]:
         )
     for path, note in notes:
         yield f"note: {plain(path)}: {plain(note)}"
+    for file in times:
+        yield f"note: times in {plain(file.path)} count from {file.times_since}"
 
 
 def _details(cause: Cause) -> Iterator[str]:

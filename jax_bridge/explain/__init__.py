@@ -5,6 +5,7 @@ from __future__ import annotations
 from jax_bridge.explain.causes import Cause, Confidence, Evidence
 from jax_bridge.explain.classes import EXIT_CODES, FailureClass
 from jax_bridge.explain.explanation import Explanation, explain
+from jax_bridge.explain.jobs import DifferentJobs
 from jax_bridge.explain.messages import KNOWN_MESSAGES, KnownMessage
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "KNOWN_MESSAGES",
     "Cause",
     "Confidence",
+    "DifferentJobs",
     "Evidence",
     "Explanation",
     "FailureClass",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from jax_bridge.explain.causes import Cause, Evidence
+from jax_bridge.explain.causes import Cause, Confidence, Evidence, quoted
 from jax_bridge.explain.classes import ADVICE, EXIT_CODES, NOTHING_WRONG, FailureClass
 from jax_bridge.explain.histories import HistoryFacts, is_history, read_history
 from jax_bridge.explain.history_rules import STUCK_AFTER_S, causes_in_history
+from jax_bridge.explain.jobs import check_that_of_one_job
 from jax_bridge.explain.log_rules import causes_in_logs, fatal_echoes
 from jax_bridge.explain.logs import LogFile, ProcessLog, Sighting, read_log
 from jax_bridge.explain.messages import Role
@@ -28,6 +29,7 @@ class File:
       processes: Whose it is, as far as that is known.
       lines: How many were read; events of a history.
       notes: What was odd about it.
+      times_since: Of a history, when its times are zero, in words.
     """
 
     path: str
@@ -35,6 +37,7 @@ class File:
     processes: tuple[int, ...]
     lines: int
     notes: tuple[str, ...]
+    times_since: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class Explanation:
                     "processes": list(file.processes),
                     "lines": file.lines,
                     "notes": list(file.notes),
+                    "times_since": file.times_since or None,
                 }
                 for file in self.files
             ],
@@ -128,45 +132,109 @@ def explain(
 
     Raises:
       OSError: a path does not exist.
+      DifferentJobs: the histories are of more than one job.
     """
-    logs: list[ProcessLog] = []
-    histories: list[HistoryFacts] = []
-    files: list[File] = []
-    unread: list[tuple[str, str]] = []
+    material = _Material()
     for path in _files(paths):
+        material.read(path, report)
+    check_that_of_one_job(material.histories)
+    causes = causes_in_logs(material.logs, processes or _size_of(material.histories))
+    for history in material.histories:
+        causes += causes_in_history(history, stuck_after_s)
+    ranked = _ranked(causes or list(_cannot_tell(material)))
+    return Explanation(
+        ranked,
+        _echoes(material.logs, ranked),
+        tuple(s for log in material.logs for s in log.sightings if s.message.role is Role.HARMLESS),
+        tuple(s for log in material.logs for s in log.of("proxies-set")),
+        tuple(material.files),
+        tuple(material.unread),
+    )
 
-        def said(count: int, path: Path = path) -> None:
+
+@dataclass(slots=True)
+class _Material:
+    """What was read of all files.
+
+    Attributes:
+      logs, histories, files, unread: As they were found.
+      empty: Logs with nothing in them.
+      doubts: What could not be read, or not to its end, or is no text.
+    """
+
+    logs: list[ProcessLog] = field(default_factory=list)
+    histories: list[HistoryFacts] = field(default_factory=list)
+    files: list[File] = field(default_factory=list)
+    unread: list[tuple[str, str]] = field(default_factory=list)
+    empty: list[Evidence] = field(default_factory=list)
+    doubts: list[Evidence] = field(default_factory=list)
+
+    def read(self, path: Path, report: Callable[[str, int], object] | None) -> None:
+        """Reads one more file."""
+
+        def said(count: int) -> None:
             if report is not None:
                 report(str(path), count)
 
         said(0)
+        found: HistoryFacts | LogFile | str
         try:
-            read = read_history(path, said) if is_history(path) else read_log(path, said)
+            found = read_history(path, said) if is_history(path) else read_log(path, said)
         except OSError as error:
-            unread.append((str(path), error.strerror or str(error)))
-            continue
-        if isinstance(read, str):
-            unread.append((str(path), read))
-        elif isinstance(read, LogFile):
-            logs += read.logs
-            whose = tuple(sorted({log.process for log in read.logs if log.process is not None}))
-            files.append(File(str(path), "log", whose, read.lines, read.notes))
+            found = error.strerror or str(error)
+        if isinstance(found, str):
+            self.unread.append((str(path), found))
+            self._doubt(path, found)
+        elif isinstance(found, LogFile):
+            self._take_log(found)
         else:
-            histories.append(read)
-            whose = read.header.participants
-            files.append(File(str(path), "history", whose, read.events, tuple(read.notes)))
-    causes = causes_in_logs(logs, processes or _size_of(histories))
-    for history in histories:
-        causes += causes_in_history(history, stuck_after_s)
-    ranked = _ranked(causes)
-    return Explanation(
-        ranked,
-        _echoes(logs, ranked),
-        tuple(s for log in logs for s in log.sightings if s.message.role is Role.HARMLESS),
-        tuple(s for log in logs for s in log.of("proxies-set")),
-        tuple(files),
-        tuple(unread),
+            self._take_history(found)
+
+    def _take_log(self, log: LogFile) -> None:
+        self.logs += log.logs
+        whose = tuple(sorted({one.process for one in log.logs if one.process is not None}))
+        self.files.append(File(str(log.path), "log", whose, log.lines, log.notes))
+        if log.is_empty:
+            self.empty.append(Evidence(str(log.path), 0, "nothing is in it"))
+        if log.doubt:
+            self._doubt(log.path, log.doubt)
+
+    def _take_history(self, history: HistoryFacts) -> None:
+        self.histories.append(history)
+        begins = (
+            "the beginning of the run" if history.counts_from_its_beginning else "its first event"
+        )
+        participants, notes = history.header.participants, tuple(history.notes)
+        self.files.append(
+            File(str(history.path), "history", participants, history.events, notes, begins)
+        )
+        if history.is_cut:
+            self._doubt(history.path, notes[0])
+
+    def _doubt(self, path: Path, why: str) -> None:
+        self.doubts.append(Evidence(str(path), 0, quoted(why)))
+
+
+def _cannot_tell(material: _Material) -> Iterator[Cause]:
+    """Nothing was found: is that because there is nothing, or because nothing was to be seen?"""
+    doubts = material.doubts
+    sentence = (
+        "no failure was found, but not everything could be read: it may be in what is missing"
     )
+    # Programs that have nothing to say leave empty logs; they tell nothing if there is nothing else.
+    if not doubts and len(material.empty) == len(material.files):
+        doubts, sentence = material.empty, "nothing is in the files: they do not tell what happened"
+    if doubts:
+        yield Cause(
+            name="cannot-tell",
+            sentence=sentence,
+            failure_class=FailureClass.UNKNOWN,
+            confidence=Confidence.LOW,
+            rank=1,
+            processes=(),
+            evidence=tuple(doubts[:_EVIDENCE_MAX]),
+            remedy="give whole, unpacked logs of all processes, and the history if there is one",
+        )
 
 
 def _files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -194,6 +262,8 @@ def _ranked(causes: list[Cause]) -> tuple[Cause, ...]:
     for cause in sorted(causes, key=lambda cause: (-cause.rank, -cause.confidence)):
         name = "killed" if cause.name == "silent-death" else cause.name
         key = (name, cause.processes)
+        if not cause.processes:  # The same, from somebody who was not told whose doing it was.
+            key = next((other for other in joined if other[0] == name), key)
         first = joined.get(key)
         if first is None:
             joined[key] = cause

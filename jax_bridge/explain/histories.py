@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,12 +32,16 @@ from jax_bridge.explain.messages import find_known
 
 NS_PER_S = 1_000_000_000
 
+ZERO = "zero_monotonic_ns"
+"""In the header's details: when the run began by the host's clock, which is the zero of all times."""
+
 HEARTBEAT = "heartbeat"
 REGISTER = "register"
 
 _GZIP = b"\x1f\x8b"
 _LINE_CHARACTERS_MAX = 1 << 26
-_KEPT_ERRORS = 200
+_KEPT = 3
+_KEPT_STRANGERS = 200
 _EVENTS_PER_REPORT = 65_536
 
 
@@ -55,6 +60,7 @@ class Life:
       last_beat_ns, gap_ns, gap_end_ns, gap_line: The last heartbeat; the longest time between two, and
         when and where that ended.
       raised: The line and the text of a block whose body raised.
+      calls: How often it called the service.
     """
 
     process: int
@@ -72,6 +78,7 @@ class Life:
     gap_end_ns: int = 0
     gap_line: int = 0
     raised: tuple[int, str] | None = None
+    calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,22 @@ class OpenCall:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A known message in the error of a call, or in what is told of a crash.
+
+    Attributes:
+      sighting: The message.
+      process, lifetime: Of which start of which process.
+      calls_before: How many calls that had made by then.
+    """
+
+    sighting: Sighting
+    process: int
+    lifetime: int
+    calls_before: int
+
+
 @dataclass(slots=True)
 class HistoryFacts:
     """What matters of one history.
@@ -90,28 +113,44 @@ class HistoryFacts:
       path, header: The file.
       lives: Each start of each process, in the order of the file.
       open_calls: By id.
-      sightings: Known messages in the errors that calls ended with, the first 200.
+      complaints: Known messages in the errors that calls ended with, and in what is told of crashes: of
+        each kind in each start of a process the first three, and the last.
       strangers: Calls for another incarnation of the service: the line, the process and the number.
       faults: What was done to the system.
-      first_ns, last_ns: Of all events.
+      incarnations: Of each process, all that it had.
+      first_ns, last_ns: Of all events; the first may be a fault.
       events, notes: How many there are, and what could not be read.
+      is_cut: Whether it was not read to its end.
     """
 
     path: Path
     header: Header
     lives: dict[tuple[int, int], Life] = field(default_factory=dict)
     open_calls: dict[int, OpenCall] = field(default_factory=dict)
-    sightings: list[Sighting] = field(default_factory=list)
+    complaints: dict[tuple[int, int, str], list[Complaint]] = field(default_factory=dict)
     strangers: list[tuple[int, int, str]] = field(default_factory=list)
     faults: tuple[Fault, ...] = ()
+    incarnations: dict[int, set[int]] = field(default_factory=dict)
     first_ns: int = 0
     last_ns: int = 0
     events: int = 0
     notes: list[str] = field(default_factory=list)
+    is_cut: bool = False
+
+    @property
+    def counts_from_its_beginning(self) -> bool:
+        """Whether the zero of its times is the beginning of the run, and not a clock's own."""
+        return self.header.clock == "virtual" or ZERO in self.header.details
 
     def at(self, time_ns: int) -> str:
-        """A time as people say it: since the first event."""
-        return f"{(time_ns - self.first_ns) / NS_PER_S:.1f} s"
+        """A time as people say it: since the beginning of the run, or else since the first event."""
+        zero_ns = 0 if self.counts_from_its_beginning else self.first_ns
+        return f"{(time_ns - zero_ns) / NS_PER_S:.1f} s"
+
+    def kept_complaints(self) -> list[Complaint]:
+        """All of them, in the order of the file."""
+        kept = [complaint for same in self.complaints.values() for complaint in same]
+        return sorted(kept, key=lambda complaint: complaint.sighting.evidence.line)
 
     def evidence(self, line: int, text: str) -> Evidence:
         """A line of this file."""
@@ -136,7 +175,7 @@ def is_history(path: Path) -> bool:
         try:
             with gzip.open(path) as unpacked:
                 beginning = unpacked.read(4096)
-        except (OSError, EOFError):
+        except (OSError, EOFError, zlib.error):
             return False
     return beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and (
         f'"{VERSION_KEY}"'.encode() in beginning
@@ -158,7 +197,7 @@ def read_history(path: Path, report: Callable[[int], object] | None = None) -> H
         file = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
         try:
             reader = HistoryReader(_lines(file), path=str(path))
-        except (MalformedHistory, OSError, EOFError) as error:
+        except (MalformedHistory, OSError, EOFError, zlib.error) as error:
             return str(error)
         facts = HistoryFacts(path, reader.header)
         try:
@@ -166,10 +205,12 @@ def read_history(path: Path, report: Callable[[int], object] | None = None) -> H
                 _take(facts, event, reader.line)
                 if report is not None and facts.events % _EVENTS_PER_REPORT == 0:
                     report(facts.events)
-        except (MalformedHistory, OSError, EOFError) as error:
+        except (MalformedHistory, OSError, EOFError, zlib.error) as error:
             facts.notes.append(f"read up to line {max(reader.line - 1, 0)} only: {error}")
+            facts.is_cut = True
         facts.notes += reader.notes
         facts.faults = tuple(reader.faults)
+        facts.first_ns = min([facts.first_ns, *(fault.time_ns for fault in facts.faults)])
     return facts
 
 
@@ -191,10 +232,13 @@ def _take(facts: HistoryFacts, event: Event, line: int) -> None:
     match event:
         case Start():
             life.started_ns = time_ns
+            if event.incarnation is not None:
+                facts.incarnations.setdefault(event.process, set()).add(event.incarnation)
         case Crash():
             life.end, life.cause = "crash", event.cause or ""
             life.ended_ns, life.end_line = time_ns, line
             life.ended_since_ns = event.since_ns
+            _complain(facts, life, line, life.cause)
         case Leave():
             life.end, life.ended_ns, life.end_line = "leave", time_ns, line
         case Invoke():
@@ -205,32 +249,37 @@ def _take(facts: HistoryFacts, event: Event, line: int) -> None:
         case Fail() | Info():
             facts.open_calls.pop(event.id, None)
             text = f"{event.code}: {event.message}"
-            for found in find_known(text):
-                if len(facts.sightings) < _KEPT_ERRORS:
-                    facts.sightings.append(
-                        Sighting(
-                            found.message,
-                            found.fields,
-                            facts.evidence(line, text),
-                            event.process,
-                            None,
-                            is_fatal=False,
-                        )
-                    )
+            _complain(facts, life, line, text)
         case Exit(outcome="raised"):
             life.raised = (line, event.message)
         case _:
             pass
 
 
+def _complain(facts: HistoryFacts, life: Life, line: int, text: str) -> None:
+    for found in find_known(text):
+        evidence = facts.evidence(line, text)
+        sighting = Sighting(
+            found.message, found.fields, evidence, life.process, None, is_fatal=False
+        )
+        complaint = Complaint(sighting, life.process, life.lifetime, life.calls)
+        key = (life.process, life.lifetime, found.message.name)
+        kept = facts.complaints.setdefault(key, [])
+        if len(kept) > _KEPT:
+            kept[-1] = complaint
+        else:
+            kept.append(complaint)
+
+
 def _invoked(facts: HistoryFacts, life: Life, event: Invoke, line: int) -> None:
+    life.calls += 1
     if event.operation == HEARTBEAT:
         if life.last_beat_ns is not None and event.time_ns - life.last_beat_ns > life.gap_ns:
             life.gap_ns = event.time_ns - life.last_beat_ns
             life.gap_end_ns, life.gap_line = event.time_ns, line
         life.last_beat_ns, life.last_beat_line = event.time_ns, line
     told = event.arguments.get("service_incarnation")
-    if isinstance(told, str) and len(facts.strangers) < _KEPT_ERRORS:
+    if isinstance(told, str) and len(facts.strangers) < _KEPT_STRANGERS:
         facts.strangers.append((line, event.process, told))
 
 

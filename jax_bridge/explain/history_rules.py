@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from jax_bridge.explain.causes import Cause, Confidence, agreeing, named
+from jax_bridge.explain.causes import Cause, Confidence, agreeing, named, quoted
 from jax_bridge.explain.classes import FailureClass
+from jax_bridge.explain.endings import Ending, Way
 from jax_bridge.explain.histories import (
     NS_PER_S,
     REGISTER,
+    Complaint,
     HistoryFacts,
     Life,
     OpenCall,
@@ -22,11 +24,39 @@ from jax_bridge.explain.logs import ProcessLog
 STUCK_AFTER_S = 10.0
 """A call that has waited for so long at the end of a history is stuck, unless the user says else."""
 
-_ECHOES = ("SIGABRT", "client ended the process")
-"""What stands in the cause of a crash by which a client ended its own process."""
-
 _BY_LAUNCHER = ("ended by the launcher", "interrupted")
 _SAME_MOMENT_NS = NS_PER_S // 2
+
+SERVICE_CRASH = "crash of the service"
+"""How a history calls that its service was killed as planned."""
+
+_FAULTS_TOLD = 3
+
+_WENT_ON_CALLS = 5
+"""A program that makes more calls after one that failed has borne that."""
+
+_KILLED = (
+    "killed",
+    FailureClass.INFRASTRUCTURE,
+    "look at the scheduler's events and at the machine's kernel log (out of memory?)",
+)
+_KINDS_OF_CRASH = {
+    Way.KILLED: _KILLED,
+    Way.UNTOLD: _KILLED,
+    Way.ENDED_ITSELF: _KILLED,
+    Way.TOLD_TO_END: (
+        "preempted",
+        FailureClass.PREEMPTION,
+        "run the job again from its checkpoint",
+    ),
+    Way.RAISED: ("program-raised", FailureClass.USER_ERROR, "mend the program"),
+    Way.FAILED: (
+        "program-raised",
+        FailureClass.USER_ERROR,
+        "its log shows the exception; mend the program",
+    ),
+}
+"""The name of a cause, its class and its remedy, by the way in which a process ended."""
 
 
 def causes_in_history(facts: HistoryFacts, stuck_after_s: float) -> list[Cause]:
@@ -37,6 +67,7 @@ def causes_in_history(facts: HistoryFacts, stuck_after_s: float) -> list[Cause]:
       stuck_after_s: Calls that have waited for so long at its end are stuck.
     """
     found = [*_crashes(facts), *_never_registered(facts), *_stalls(facts), *_strangers(facts)]
+    found += _nobody_connected(facts)
     found += _stuck(facts, round(stuck_after_s * NS_PER_S))
     found += _raised(facts)
     found += _errors_of_calls(facts)
@@ -49,7 +80,7 @@ def _began_ns(life: Life) -> int:
 
 
 def _is_echo(life: Life) -> bool:
-    return any(word in life.cause for word in _ECHOES)
+    return Ending.of(life.cause).is_echo
 
 
 def _crashes(facts: HistoryFacts) -> Iterator[Cause]:
@@ -59,17 +90,27 @@ def _crashes(facts: HistoryFacts) -> Iterator[Cause]:
     left_first = _leader_left(facts, crashed)
     if left_first is not None:
         yield left_first
+    lost = _service_killed(facts, crashed)
+    if lost is not None:
+        yield lost
     if crashed and not origins and left_first is None:
         first = crashed[0]
+        words = Ending.of(first.cause).words
         yield Cause(
             name="ended-itself",
             sentence=f"process {first.process} was the first to end itself, at "
-            f"{facts.at(_began_ns(first))}; why stands in its log",
+            f"{facts.at(_began_ns(first))}"
+            + (f": {quoted(words)}" if words else "; why stands in its log"),
             failure_class=FailureClass.UNKNOWN,
             confidence=Confidence.LOW,
             rank=35,
             processes=(first.process,),
             evidence=(facts.evidence(first.end_line, f"crash: {first.cause}"),),
+            details=tuple(
+                f"something was done to the system before: {fault.name} at {facts.at(fault.time_ns)}"
+                for fault in facts.faults
+                if fault.time_ns <= _began_ns(first)
+            )[-_FAULTS_TOLD:],
             remedy="give `coordlab explain` the logs of the processes as well",
         )
     for index, life in enumerate(origins):
@@ -77,7 +118,7 @@ def _crashes(facts: HistoryFacts) -> Iterator[Cause]:
 
 
 def _crash(facts: HistoryFacts, life: Life, crashed: list[Life], index: int) -> Cause:
-    cause = life.cause or "cause unknown"
+    ending, cause = Ending.of(life.cause), life.cause or "cause unknown"
     echoes = [other for other in crashed if _is_echo(other) and other.ended_ns is not None]
     later = [other for other in echoes if _began_ns(other) >= _began_ns(life)]
     tail = ""
@@ -102,11 +143,10 @@ def _crash(facts: HistoryFacts, life: Life, crashed: list[Life], index: int) -> 
     survivors = {other.process for other in facts.lives.values() if other.end == "leave"}
     if survivors:
         details.append(f"{agreeing(tuple(survivors), 'ended', 'ended')} in good order")
-    name, verb, failure_class, remedy = _kind_of_crash(cause)
+    name, failure_class, remedy = _KINDS_OF_CRASH[ending.way]
     return Cause(
         name=name,
-        sentence=f"process {life.process} {verb}{'' if cause == 'killed' else f' ({cause})'} at "
-        f"{facts.at(_began_ns(life))}{tail}",
+        sentence=f"process {life.process} {ending.in_words()} at {facts.at(_began_ns(life))}{tail}",
         failure_class=failure_class,
         confidence=Confidence.HIGH,
         rank=(90 if later else 80) - min(index, 10),
@@ -117,15 +157,27 @@ def _crash(facts: HistoryFacts, life: Life, crashed: list[Life], index: int) -> 
     )
 
 
-def _kind_of_crash(cause: str) -> tuple[str, str, FailureClass, str]:
-    if "SIGTERM" in cause:
-        remedy = "run the job again from its checkpoint"
-        return "preempted", "was told to end", FailureClass.PREEMPTION, remedy
-    if "exit code" in cause or "raised" in cause:
-        remedy = "its log shows the exception; mend the program"
-        return "program-raised", "ended with an error", FailureClass.USER_ERROR, remedy
-    remedy = "look at the scheduler's events and at the machine's kernel log (out of memory?)"
-    return "killed", "was killed", FailureClass.INFRASTRUCTURE, remedy
+def _service_killed(facts: HistoryFacts, crashed: list[Life]) -> Cause | None:
+    """The service was killed as planned, and clients ended themselves then."""
+    killed = next((fault for fault in facts.faults if fault.name == SERVICE_CRASH), None)
+    if killed is None:
+        return None
+    echoes = [life for life in crashed if _is_echo(life) and _began_ns(life) >= killed.time_ns]
+    if not echoes:
+        return None
+    others = tuple(sorted({life.process for life in echoes}))
+    delay_s = (_began_ns(echoes[0]) - killed.time_ns) / NS_PER_S
+    return Cause(
+        name="leader-lost",
+        sentence=f"the service was killed at {facts.at(killed.time_ns)}; "
+        f"{agreeing(others, 'ended itself', 'ended themselves')} {delay_s:.1f} s later because of it",
+        failure_class=FailureClass.INFRASTRUCTURE,
+        confidence=Confidence.HIGH,
+        rank=88,
+        processes=(),
+        evidence=(facts.evidence(echoes[0].end_line, f"crash: {echoes[0].cause}"),),
+        remedy="look at the machine of the service",
+    )
 
 
 def _leader_left(facts: HistoryFacts, crashed: list[Life]) -> Cause | None:
@@ -178,6 +230,35 @@ def _never_registered(facts: HistoryFacts) -> Iterator[Cause]:
         )
         or (facts.evidence(1, registered),),
         remedy="see whether they were started, and whether they reach the address",
+    )
+
+
+def _nobody_connected(facts: HistoryFacts) -> Iterator[Cause]:
+    """Not even a try to register is there; a history of the callers' edge has no tries that fail."""
+    lives = facts.lives.values()
+    asked = any(life.calls or life.started_ns is not None for life in lives)
+    if asked or facts.is_cut:
+        return
+    left = [life for life in lives if life.end == "leave"]
+    processes = tuple(sorted({life.process for life in lives}))
+    sentence = "nobody connected to the service"
+    if left:
+        who = agreeing([life.process for life in left], "ended", "ended")
+        sentence += f": {who} in good order, and no jax.distributed.initialize() was seen"
+    elif processes:
+        sentence += f" before {agreeing(processes, 'ended', 'ended')}"
+    yield Cause(
+        name="nobody-connected",
+        sentence=sentence,
+        failure_class=FailureClass.USER_ERROR if left else FailureClass.UNKNOWN,
+        confidence=Confidence.MEDIUM if left else Confidence.LOW,
+        rank=25,
+        processes=processes,
+        evidence=tuple(
+            facts.evidence(life.end_line, f"process {life.process} left") for life in left[:3]
+        )
+        or (facts.evidence(1, f"{facts.events} events, and no start"),),
+        remedy="call jax.distributed.initialize() in every process, with the address of this service",
     )
 
 
@@ -306,16 +387,38 @@ def _raised(facts: HistoryFacts) -> Iterator[Cause]:
 def _errors_of_calls(facts: HistoryFacts) -> Iterator[Cause]:
     """Errors that calls ended with, read as a log is; programs may have expected them."""
     fine = {life.process for life in facts.lives.values() if life.end == "leave"}
-    logs: dict[int, ProcessLog] = {}
-    for sighting in facts.sightings:
-        if sighting.process is None:
-            continue
-        log = logs.get(sighting.process)
-        if log is None:
-            log = logs[sighting.process] = ProcessLog(facts.path, sighting.process)
+    complaints = [one for one in facts.kept_complaints() if one.process not in fine]
+    # Who has borne such an error once is likely to have been ready for the last one, too.
+    used_to = {_kind(one) for one in complaints if _went_on(facts, one)}
+    last: dict[int, ProcessLog] = {}
+    borne: dict[int, ProcessLog] = {}
+    for complaint in complaints:
+        sighting, process = complaint.sighting, complaint.process
+        is_end = sighting.evidence.line == facts.lives[process, complaint.lifetime].end_line
+        logs = borne if _kind(complaint) in used_to and not is_end else last
+        log = logs.setdefault(process, ProcessLog(facts.path, process))
         log.sightings.append(sighting)
         log.counts[sighting.message.name] = log.counts.get(sighting.message.name, 0) + 1
-    bad = [log for log in logs.values() if log.process not in fine]
-    for cause in causes_in_logs(bad, len(facts.header.participants)):
+    for cause in causes_in_logs(last.values(), len(facts.header.participants)):
         if cause.name != "silent-death":  # The history itself tells who died.
             yield replace(cause, rank=min(cause.rank, 79))
+    for cause in causes_in_logs(borne.values(), len(facts.header.participants)):
+        if cause.name != "silent-death":
+            yield replace(
+                cause,
+                rank=min(cause.rank, 25),
+                confidence=Confidence.LOW,
+                details=(
+                    *cause.details,
+                    "the program went on afterwards, so that this may be no cause",
+                ),
+            )
+
+
+def _kind(complaint: Complaint) -> tuple[int, str]:
+    return complaint.process, complaint.sighting.message.name
+
+
+def _went_on(facts: HistoryFacts, complaint: Complaint) -> bool:
+    life = facts.lives[complaint.process, complaint.lifetime]
+    return life.calls - complaint.calls_before > _WENT_ON_CALLS

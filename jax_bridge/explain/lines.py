@@ -20,6 +20,9 @@ from typing import IO, cast
 LINE_BYTES_MAX = 1 << 16
 """Of a longer line, the rest is left out."""
 
+NOISE_SHARE = 0.5
+"""A file with more lines than this share that hold bytes of no text is no log."""
+
 _GZIP = b"\x1f\x8b"
 _OTHER_PACKED = {
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -40,6 +43,7 @@ class LogReader:
       path: The file.
       line: Number of the line that was read last, from 1.
       long_lines, noisy_lines: How many were cut, and how many held bytes that are no text.
+      told_lines: How many hold anything but white space.
       problems: What ended the reading early, in words.
     """
 
@@ -47,6 +51,7 @@ class LogReader:
     line: int = 0
     long_lines: int = 0
     noisy_lines: int = 0
+    told_lines: int = 0
     problems: list[str] = field(default_factory=list)
 
     def lines(self) -> Iterator[tuple[int, str]]:
@@ -82,6 +87,18 @@ class LogReader:
             notes.append(f"{self.noisy_lines:,} of {self.line:,} lines hold bytes that are no text")
         return notes
 
+    def is_empty(self) -> bool:
+        """Whether the file was read to its end, and nothing was in it."""
+        return not self.told_lines and not self.problems
+
+    def doubt(self) -> str:
+        """Why the file may hide what matters, in words; empty if it was read as it is."""
+        if self.problems:
+            return self.problems[0]
+        if self.noisy_lines > self.line * NOISE_SHARE:
+            return f"{self.noisy_lines:,} of {self.line:,} lines hold bytes that are no text"
+        return ""
+
     def _opened(self, raw: IO[bytes], beginning: bytes) -> IO[bytes]:
         if beginning.startswith(_GZIP):
             return cast("IO[bytes]", gzip.open(raw))
@@ -100,6 +117,8 @@ class LogReader:
                 self.noisy_lines += 1
                 line = _NOISE.sub(b"", line)
             line = line.rstrip(b"\r\n")
+            if not line.isspace() and line:
+                self.told_lines += 1
             text = line.decode("utf-8", errors="replace")
             if "\r" not in text:
                 yield self.line, text

@@ -37,6 +37,12 @@ _CAUSE_OF_ORIGIN = {
 }
 """Origins whose cause has a name of its own; others are called as their message."""
 
+_SHUT_DOWN = "Jax service shutting down"
+"""The last word of jaxlib's service when it is ended in good order."""
+
+_NOT_LET_IN = ("no-registration", "still-in-error")
+"""What a start of a process prints that comes when the job has failed."""
+
 _NAMES_A_TASK = ("different-incarnation", "unexpected-task")
 
 
@@ -324,17 +330,35 @@ def _silence(
             remedy=remedy,
         )
     when = f" at {clock(told.time_s)}" if told.time_s is not None else ""
+    refused = [other for other in job.of(process) if _is_late_restart(job, other)]
+    again = "; started again, it was not let in, as the job had failed by then" if refused else ""
     return Cause(
         name="silent-death",
         sentence=f"process {process} died without a word (SIGKILL, out of memory, its machine lost): "
-        f"its log ends without an error, and the service missed its heartbeats{when}",
+        f"its log ends without an error, and the service missed its heartbeats{when}{again}",
         failure_class=FailureClass.INFRASTRUCTURE,
         confidence=Confidence.MEDIUM,
         rank=75,
         processes=(process,),
-        evidence=(log.end(), told.evidence),
+        evidence=(
+            log.end(),
+            told.evidence,
+            *_some(other.of(*_NOT_LET_IN)[0].evidence for other in refused),
+        )[:_EVIDENCE_MAX],
         remedy="look at the machine's kernel log (out of memory?) and at the scheduler's events",
     )
+
+
+def _is_late_restart(job: JobLogs, log: ProcessLog) -> bool:
+    """Whether it is of a later start of a process that had died, and which was not let in."""
+    if log.process is None or not log.start or not log.has(*_NOT_LET_IN):
+        return False
+    died = {
+        task
+        for sighting in job.seen("tasks-unhealthy", "heartbeat-timeout")
+        for task in numbers_in((sighting.fields.get("tasks") or sighting.fields["task"]).strip())
+    }
+    return log.process in died and any(other.start < log.start for other in job.of(log.process))
 
 
 def _leader(job: JobLogs) -> Iterator[Cause]:
@@ -370,6 +394,9 @@ def _leader(job: JobLogs) -> Iterator[Cause]:
         )
         return
     leader = leaders[-1]
+    if leader.is_service and (doubted := _service_doubted(leader, lost, when, tail)):
+        yield doubted
+        return
     who = (
         "the service" if leader.is_service else f"process {leader.process}, which runs the service,"
     )
@@ -401,9 +428,71 @@ def _leader(job: JobLogs) -> Iterator[Cause]:
     )
 
 
+def _service_doubted(
+    service: ProcessLog, lost: list[ProcessLog], when: str, tail: str
+) -> Cause | None:
+    """What the log of a service says against its having died without a word; None if nothing."""
+    evidence = (service.end_of_messages(), *_some(log.verdict for log in lost))[:_EVIDENCE_MAX]
+    times = [log.fatal_s for log in lost if log.fatal_s is not None]
+    if service.services > 1:
+        return Cause(
+            name="leader-lost",
+            sentence=f"the service was lost{when}, and there was another start of it: its log has "
+            f"{service.services}{tail}",
+            failure_class=FailureClass.INFRASTRUCTURE,
+            confidence=Confidence.MEDIUM,
+            rank=74,
+            processes=(),
+            evidence=evidence,
+            remedy="look at the machine of the service; start the whole job again when it was lost",
+        )
+    if service.last_s is not None and times and service.last_s >= min(times):
+        return Cause(
+            name="connections-lost",
+            sentence=f"all connections to the service broke{when}, and the service lived on until "
+            f"{clock(service.last_s)}: what stands between it and the processes broke (a relay, a "
+            f"proxy, the network){tail}",
+            failure_class=FailureClass.INFRASTRUCTURE,
+            confidence=Confidence.MEDIUM,
+            rank=74,
+            processes=(),
+            evidence=evidence,
+            remedy="look at what stands between the service and the processes",
+        )
+    if _SHUT_DOWN in evidence[0].text:
+        return Cause(
+            name="service-ended",
+            sentence=f"the service was ended in good order before the processes had left{tail}",
+            failure_class=FailureClass.INFRASTRUCTURE,
+            confidence=Confidence.MEDIUM,
+            rank=74,
+            processes=(),
+            evidence=evidence,
+            remedy="end the service after the processes",
+        )
+    if not service.lines:
+        return Cause(
+            name="leader-lost",
+            sentence=f"the service was lost{when}: it died, or what stands between it and the processes "
+            f"broke; its log says nothing{tail}",
+            failure_class=FailureClass.INFRASTRUCTURE,
+            confidence=Confidence.LOW,
+            rank=50,
+            processes=(),
+            evidence=evidence,
+            remedy="look at the machine of the service, and at the way there",
+        )
+    return None
+
+
 def _unregistered(job: JobLogs) -> Iterator[Cause]:
     counted = job.seen("registration-timeout")
-    waiting = job.seen("no-registration")
+    waiting = [
+        sighting
+        for log in job.logs
+        if not _is_late_restart(job, log)  # It is told with the death before it.
+        for sighting in log.of("no-registration")
+    ]
     if not counted and not waiting:
         return
     size = job.known_size()
@@ -652,7 +741,12 @@ def _late_leavers(job: JobLogs) -> Iterator[Cause]:
 
 
 def _collectives(job: JobLogs) -> Iterator[Cause]:
-    for name in ("peer-closed-collective", "collective-timeout", "nccl-failed"):
+    for name in (
+        "peer-closed-collective",
+        "collective-timeout",
+        "collective-cancelled",
+        "nccl-failed",
+    ):
         if sightings := job.seen(name):
             message = sightings[0].message
             yield Cause(

@@ -15,6 +15,8 @@ from jax_bridge.explain.naming import is_service, process_of
 _KEPT = 3
 """First sightings of a kind that are kept; of later ones, the last."""
 
+_SERVICE_BEGINS = "Initializing CoordinationService"
+
 _SHOWN_BEFORE = 60
 """Characters of a line before a known message that are quoted."""
 
@@ -76,6 +78,8 @@ class ProcessLog:
       lines: How many there are.
       first_s, last_s: The first and the last time that it tells.
       last: The last line that is no message of the C++ libraries.
+      last_message: The last that is one: its line, and its text.
+      services: How many services of jaxlib began in it, one after the other.
     """
 
     path: Path
@@ -90,6 +94,8 @@ class ProcessLog:
     first_s: float | None = None
     last_s: float | None = None
     last: Evidence | None = None
+    last_message: tuple[int, str] | None = None
+    services: int = 0
 
     @property
     def fatal(self) -> tuple[Sighting, ...]:
@@ -129,6 +135,13 @@ class ProcessLog:
         """How the log ends, to be quoted."""
         return self.last or Evidence(str(self.path), 0, f"{self.lines} lines")
 
+    def end_of_messages(self) -> Evidence:
+        """The last message of the C++ libraries, to be quoted; without one, how the log ends."""
+        if self.last_message is None:
+            return self.end()
+        line, text = self.last_message
+        return Evidence(str(self.path), line, quoted(text))
+
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
@@ -139,12 +152,16 @@ class LogFile:
       logs: One for each process whose lines it holds.
       lines: How many it has.
       notes: What was odd about it.
+      is_empty: Whether nothing is in it.
+      doubt: Why it may hide what matters: it is no text, or it could not be read to its end.
     """
 
     path: Path
     logs: tuple[ProcessLog, ...]
     lines: int
     notes: tuple[str, ...]
+    is_empty: bool
+    doubt: str
 
 
 def read_log(path: Path, report: Callable[[int], object] | None = None) -> LogFile:
@@ -170,7 +187,14 @@ def read_log(path: Path, report: Callable[[int], object] | None = None) -> LogFi
         logs.pop(None, None)  # Lines of the launcher itself, before the first rank's.
     if not logs:
         logs[None] = ProcessLog(path, process, start, is_service(path))
-    return LogFile(path, tuple(logs.values()), reader.line, tuple(reader.notes()))
+    return LogFile(
+        path,
+        tuple(logs.values()),
+        reader.line,
+        tuple(reader.notes()),
+        reader.is_empty(),
+        reader.doubt(),
+    )
 
 
 def _reported(
@@ -194,6 +218,8 @@ def _take(log: ProcessLog, entry: Entry) -> None:
     if entry.kind == "traceback":
         _keep_raised(log, entry)
     elif entry.kind == "message":
+        log.last_message = (entry.line, entry.texts[0][:QUOTE_MAX])
+        log.services += _SERVICE_BEGINS in entry.texts[0]
         if not found and entry.severity in "EF" and len(log.errors) < _KEPT:
             log.errors.append(_evidence(log, entry.line, entry.texts[0]))
     elif entry.texts[0].strip():

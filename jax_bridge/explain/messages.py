@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from jax_bridge.explain.classes import FailureClass
+from jax_bridge.platforms import CANCELLED
 
 USER = FailureClass.USER_ERROR
 INFRASTRUCTURE = FailureClass.INFRASTRUCTURE
@@ -103,6 +104,10 @@ _MISSING = (
     r"(?:.*?The first task at the barrier: " + _TASK + r"(?P<first>\d+))?"
     r"(?:.*?Some timed out task names:\n(?P<missing>(?:\S*?\d+\n?)+))?"
 )
+
+_GLOO = tuple(words for words in CANCELLED if words.startswith("Gloo"))
+_GLOO_FAILED = "|".join(re.escape(words) for words in _GLOO if words.endswith("failed"))
+_GLOO_TIMED_OUT = "|".join(re.escape(words) for words in _GLOO if words.endswith("timed out"))
 
 KNOWN_MESSAGES = (
     # --- registration ------------------------------------------------------------------------------
@@ -504,7 +509,7 @@ KNOWN_MESSAGES = (
     _row(
         "peer-closed-collective",
         "Gloo",
-        r"Gloo \S+ failed: .*?(?:Connection closed by peer|Connection reset by peer|Broken pipe)",
+        rf"(?:{_GLOO_FAILED})(?![^\n]*[Tt]imed out)",
         Role.ECHO,
         INFRASTRUCTURE,
         "a process died inside a collective on CPU",
@@ -513,11 +518,21 @@ KNOWN_MESSAGES = (
     _row(
         "collective-timeout",
         "Gloo",
-        r"Gloo \S+ failed: .*?[Tt]imed out",
+        rf"(?:{_GLOO_FAILED})[^\n]*[Tt]imed out|{_GLOO_TIMED_OUT}",
         Role.SYMPTOM,
         UNKNOWN,
         "a collective on CPU waited too long for another process",
         "see what the other processes did; psum_scatter waits 30 s whatever the flags say",
+        recorded=False,
+    ),
+    _row(
+        "collective-cancelled",
+        "is not connected",
+        r"Task with incarnation id \d+ is not connected",
+        Role.ECHO,
+        INFRASTRUCTURE,
+        "a collective on GPUs was cancelled, as a process of it is not in the job any more",
+        "the log of that process says more",
         recorded=False,
     ),
     _row(

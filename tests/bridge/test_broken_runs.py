@@ -103,6 +103,7 @@ def test_what_a_run_needs_and_loses_is_named_and_its_history_kept(
     assert words in output
     assert "Traceback" not in output
     assert read(out).events
+    assert words in read(out).faults[-1].name
     assert not (tmp_path / "run.run" / "parts").exists()
 
 

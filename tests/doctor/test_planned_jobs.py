@@ -302,7 +302,10 @@ def test_the_command_finds_a_taken_port(
         (["--watch"], "needs a program"),
         (["train.py"], "--watch"),
         (["--watch", "--", "/no/such/program"], "cannot be run"),
-        (["--script", "/no/such/file.py"], "No such file"),
+        (["--attach", "a:1", "--watch", "--", "true"], "--attach alone"),
+        (["--attach", "a:1", "--script", "x.py", "--processes", "2"], "--processes, --script: not"),
+        (["--watch", "--json", "--address", "a:1", "--", "true"], "--address, --json: not"),
+        (["--give-up"], "--watch"),
     ],
 )
 def test_bad_usage_is_told_in_one_line(
@@ -312,3 +315,20 @@ def test_bad_usage_is_told_in_one_line(
     error = capsys.readouterr().err
     assert problem in error
     assert error.count("\n") == 1
+
+
+def test_scripts_that_cannot_be_read_are_findings_beside_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken, fine = tmp_path / "broken.py", tmp_path / "fine.py"
+    broken.write_text("def f(:\n")
+    fine.write_text("print(1)\n")
+    words = [word for name in ("/no/such.py", broken, fine) for word in ("--script", str(name))]
+    assert main(["doctor", "--json", *words]) == 1
+    findings = json.loads(capsys.readouterr().out)
+    assert [f["sentence"].partition(": ")[0] for f in findings if f["check"] == "script"] == [
+        "/no/such.py",
+        f"{broken}:1",
+        str(fine),
+    ]
+    assert "versions" in {f["check"] for f in findings}

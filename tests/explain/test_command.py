@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from checker.history import Crash, Header, History, Start
 from coord_sim.cli.main import main
 from jax_bridge.explain import EXIT_CODES, FailureClass
 from tests.explain.failures import KEPT
@@ -73,3 +74,32 @@ def test_a_history_with_a_bad_header_is_named_and_the_logs_are_used(
     assert main(["explain", str(bad), str(LOGS / "killed-peer")]) == 11
     assert "not used" in capsys.readouterr().err
     assert main(["explain", str(bad)]) == 2
+
+
+def test_histories_of_two_jobs_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, script in enumerate(("a.py", "b.py")):
+        details = {"script": script, "zero_monotonic_ns": number}
+        header = Header(source="processes", participants=(0,), details=details)
+        History(header, []).save(tmp_path / f"{number}.jsonl")
+    assert main(["explain", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "0.jsonl and " in error
+    assert (
+        "are of two jobs: they are of two starts of `coordlab run`; script a.py and b.py" in error
+    )
+    assert error.count("\n") == 1
+
+
+def test_it_is_said_from_when_times_of_a_history_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.jsonl"
+    header = Header(source="processes", participants=(0,), details={"zero_monotonic_ns": 77})
+    crash = Crash(time_ns=2_709_000_000, process=0, lifetime=0, cause="killed: SIGKILL at 2.7 s")
+    History(header, [Start(time_ns=1_500_000_000, process=0, lifetime=0), crash]).save(path)
+    assert main(["explain", str(path)]) == 11
+    out = capsys.readouterr().out
+    assert out.startswith("infrastructure: process 0 was killed (SIGKILL at 2.7 s) at 2.7 s\n")
+    assert f"note: times in {path} count from the beginning of the run" in out

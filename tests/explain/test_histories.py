@@ -20,7 +20,10 @@ from checker.history import (
     Ok,
     Start,
 )
-from jax_bridge.explain import Cause, FailureClass, explain
+from coord_sim import faults as planned
+from coord_sim.moments import SERVICE
+from coord_sim.sim.injection import described
+from jax_bridge.explain import Cause, Confidence, DifferentJobs, FailureClass, explain
 
 S = 1_000_000_000
 
@@ -90,6 +93,22 @@ def test_a_kill_is_told_from_those_who_end_themselves_for_it(tmp_path: Path) -> 
         ("exit code 1", "program-raised", FailureClass.USER_ERROR),
         ("signal SIGTERM", "preempted", FailureClass.PREEMPTION),
         ("signal SIGSEGV", "killed", FailureClass.INFRASTRUCTURE),
+        ("killed: SIGKILL at 5 s", "killed", FailureClass.INFRASTRUCTURE),
+        ("killed", "killed", FailureClass.INFRASTRUCTURE),
+        ("the program raised KeyError: 'w'", "program-raised", FailureClass.USER_ERROR),
+        ("the program raised E: no SIGTERM, no SIGABRT", "program-raised", FailureClass.USER_ERROR),
+        ("signal SIGABRT: INTERNAL: what nobody knows", "ended-itself", FailureClass.UNKNOWN),
+        ("client ended the process: UNAVAILABLE", "ended-itself", FailureClass.UNKNOWN),
+        (
+            "signal SIGABRT: INVALID_ARGUMENT: Unexpected task registered with task=8 RPC: /x",
+            "two-jobs",
+            FailureClass.USER_ERROR,
+        ),
+        (
+            "the program raised E: GetKeyValue() timed out with key: a/b and duration: 5s",
+            "key-timeout",
+            FailureClass.USER_ERROR,
+        ),
     ],
 )
 def test_the_way_a_process_ended_gives_the_class(
@@ -233,9 +252,179 @@ def test_a_history_and_logs_about_one_death_are_one_cause(tmp_path: Path) -> Non
     assert not [cause for cause in others if cause.name == "silent-death"]
 
 
+def test_who_does_not_know_whose_doing_it_was_tells_of_no_other_cause(tmp_path: Path) -> None:
+    shutdown = "Barrier timed out. Id: Shutdown::94::0. This usually happens because of a"
+    named = f"{shutdown}. Some timed out task names:\n1\n"
+    (tmp_path / "process-0-0.log").write_text(
+        f"F1130 06:05:49.327543   31572 client.h:86] DEADLINE_EXCEEDED: {named}"
+    )
+    words = f"signal SIGABRT: DEADLINE_EXCEEDED: {shutdown}"
+    found = causes(tmp_path, 2, start(0), start(1), crash(0, 5.0, words))
+    assert [cause.processes for cause in found if cause.name == "late-leaver"] == [()]
+    (joined,) = (cause for cause in explain([tmp_path]).causes if cause.name == "late-leaver")
+    assert joined.processes == (1,)
+    assert {Path(evidence.path).suffix for evidence in joined.evidence} == {".log", ".jsonl"}
+
+
+def test_a_fault_before_the_first_event_is_at_no_negative_time(tmp_path: Path) -> None:
+    first, *_ = causes(
+        tmp_path,
+        1,
+        start(0, 20.0),
+        crash(0, 25.0, "signal SIGABRT: UNAVAILABLE"),
+        faults=(Fault(time_ns=5 * S, name=described(planned.Crash(SERVICE, 5.0))),),
+    )
+    assert first.sentence.startswith(
+        "the service was killed at 0.0 s; process 0 ended itself 20.0 s"
+    )
+
+
 def test_the_json_is_plain_data(tmp_path: Path) -> None:
     causes(tmp_path, 1, start(0), crash(0, 2.0, "exit code 1"))
     told = json.loads(json.dumps(explain([tmp_path / "run.jsonl"]).to_json()))
     assert told["class"] == "user-error"
     assert told["exit_code"] == 10
     assert told["causes"][0]["evidence"][0]["line"] == 3
+
+
+KILLED = crash(1, 5.01, "killed: SIGKILL at 5 s")
+UNHEALTHY = (
+    "signal SIGABRT: UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats): 1 The "
+    "tasks have crashed."
+)
+GLOO = "the program raised ValueError: UNKNOWN: Gloo all-reduce failed: Connection closed by peer"
+
+
+@pytest.mark.parametrize("echo", [UNHEALTHY, GLOO, "client ended the process: UNAVAILABLE: ..."])
+def test_the_words_of_coordlab_run_tell_origin_from_echo(echo: str, tmp_path: Path) -> None:
+    first, *_ = causes(tmp_path, 2, start(0), start(1), KILLED, crash(0, 8.0, echo))
+    assert first.sentence == (
+        "process 1 was killed (SIGKILL at 5 s) at 5.0 s; all others ended themselves 3.0 s later "
+        "because of it"
+    )
+
+
+def test_what_jaxlib_said_is_quoted_with_what_was_done_before(tmp_path: Path) -> None:
+    first, *_ = causes(
+        tmp_path,
+        2,
+        start(0),
+        crash(0, 9.2, "signal SIGABRT: DEADLINE_EXCEEDED: no answer"),
+        faults=(Fault(time_ns=5 * S, name="partition: the service to process 0"),),
+    )
+    assert first.sentence == (
+        "process 0 was the first to end itself, at 9.2 s: DEADLINE_EXCEEDED: no answer"
+    )
+    assert first.details == (
+        "something was done to the system before: partition: the service to process 0 at 5.0 s",
+    )
+
+
+def test_times_count_from_the_beginning_of_the_run_if_that_is_told(tmp_path: Path) -> None:
+    events: list[Event] = [start(0, 1.5), crash(0, 2.7, "killed: SIGKILL at 2.7 s")]
+    (told,) = causes(tmp_path, 1, *events, details={"zero_monotonic_ns": 77})
+    assert "at 2.7 s" in told.sentence.removeprefix("process 0 was killed (SIGKILL at 2.7 s) ")
+    assert explain([tmp_path]).files[0].times_since == "the beginning of the run"
+    (untold,) = causes(tmp_path, 1, *events)
+    assert untold.sentence.endswith(") at 1.2 s")
+    assert explain([tmp_path]).files[0].times_since == "its first event"
+
+
+def test_a_planned_kill_of_the_service_explains_who_ended_after_it(tmp_path: Path) -> None:
+    first, *_ = causes(
+        tmp_path,
+        2,
+        start(0),
+        start(1),
+        crash(0, 5.5, "signal SIGABRT: UNAVAILABLE"),
+        crash(1, 5.6, "signal SIGABRT: UNAVAILABLE"),
+        faults=(Fault(time_ns=5 * S, name=described(planned.Crash(SERVICE, 5.0))),),
+    )
+    assert first.name == "leader-lost"
+    assert first.sentence == (
+        "the service was killed at 5.0 s; processes 0 and 1 ended themselves 0.5 s later because of it"
+    )
+
+
+def test_a_job_in_which_nobody_connected_is_not_well(tmp_path: Path) -> None:
+    (left,) = causes(
+        tmp_path, 2, *(Leave(time_ns=S, process=process, lifetime=0) for process in range(2))
+    )
+    assert left.sentence.startswith(
+        "nobody connected to the service: processes 0 and 1 ended in good"
+    )
+    assert left.failure_class is FailureClass.USER_ERROR
+    (nothing,) = causes(tmp_path, 2)
+    assert nothing.sentence == "nobody connected to the service"
+    assert nothing.failure_class is FailureClass.UNKNOWN
+    first, other = causes(tmp_path, 1, crash(0, 1.0, "exit code 1"))
+    assert (first.name, other.name) == ("program-raised", "nobody-connected")
+
+
+def test_errors_that_a_program_bears_are_no_cause_while_others_are_there(tmp_path: Path) -> None:
+    def refused(id: int, time_s: float) -> list[Event]:  # noqa: A002 - the field's name
+        message = "key order/0 already exists."
+        fail = Fail(
+            time_ns=round(time_s * S) + 1,
+            process=0,
+            lifetime=0,
+            id=id,
+            code="ALREADY_EXISTS",
+            message=f"ALREADY_EXISTS: {message}",
+        )
+        return [invoke(0, time_s, id, "key_value_set", {"key": "order/0"}), fail]
+
+    reads = [invoke(0, 2 + n / 10, 10 + n, "key_value_try_get", {"key": "a"}) for n in range(7)]
+    borne = [start(0), *refused(1, 1.0), *reads, *refused(2, 4.0)]
+    (doubted,) = causes(tmp_path, 1, *borne)
+    assert doubted.confidence is Confidence.LOW
+    assert "the program went on afterwards" in doubted.details[-1]
+    first, *_ = causes(tmp_path, 1, *borne, crash(0, 5.0, "signal SIGABRT: UNAVAILABLE"))
+    assert first.name == "ended-itself"
+    many = [event for n in range(300) for event in refused(100 + n, 10 + n)]
+    raised = crash(0, 500.0, "the program raised E: ALREADY_EXISTS: key order/0 already exists.")
+    found = causes(tmp_path, 1, start(0), *many, raised)
+    assert [cause.confidence for cause in found if cause.name == "key-exists"] == [Confidence.HIGH]
+    (last,) = causes(tmp_path, 1, start(0), *refused(1, 1.0))
+    assert last.confidence is Confidence.HIGH
+
+
+def incarnated(incarnation: int, process: int = 0) -> Start:
+    return Start(time_ns=0, process=process, lifetime=0, incarnation=incarnation)
+
+
+@pytest.mark.parametrize(
+    ("details", "incarnations", "why"),
+    [
+        (
+            ({"zero_monotonic_ns": 1}, {"zero_monotonic_ns": 2}),
+            ((), ()),
+            "two starts of `coordlab run`",
+        ),
+        (({"script": "a.py"}, {"script": "b.py"}), ((), ()), "script a.py and b.py"),
+        (
+            ({"service_incarnation": "1"}, {"service_incarnation": "2"}),
+            ((), ()),
+            "two starts of a service",
+        ),
+        (({}, {}), ((11, 12), (21, 22)), "no incarnation of processes 0 and 1 is in both"),
+        (({}, {}), ((11,), (21,)), "no incarnation of process 0 is in both"),
+        (({}, {"script": "b.py"}), ((11, 12), (11, 13)), ""),
+        (({"pid": 1}, {"pid": 2}), ((11,), (21,)), ""),
+    ],
+)
+def test_histories_of_two_jobs_are_not_mixed(
+    details: tuple[Mapping[str, object], Mapping[str, object]],
+    incarnations: tuple[tuple[int, ...], tuple[int, ...]],
+    why: str,
+    tmp_path: Path,
+) -> None:
+    for name, told, numbers in zip("ab", details, incarnations, strict=True):
+        header = Header(source="processes", participants=(0, 1), details=told)
+        events: list[Event] = [incarnated(number, p) for p, number in enumerate(numbers)]
+        History(header, events).save(tmp_path / f"{name}.jsonl")
+    if why:
+        with pytest.raises(DifferentJobs, match=why):
+            explain([tmp_path])
+    else:
+        assert len(explain([tmp_path]).files) == 2

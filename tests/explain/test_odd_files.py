@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import random
 import tracemalloc
 from pathlib import Path
 
-from jax_bridge.explain import explain
+import pytest
+
+from jax_bridge.explain import EXIT_CODES, FailureClass, explain
 from jax_bridge.explain.naming import process_of
 from tests.explain.failures import KEPT
 
@@ -129,3 +132,54 @@ def test_names_of_files_give_numbers_of_processes() -> None:
         "stderr": (None, 0),
     }
     assert {name: process_of(Path(name)) for name in names} == names
+
+
+UNKNOWN = EXIT_CODES[FailureClass.UNKNOWN]
+FINE = b"".join(b"step %d of 9000\n" % step for step in range(9000))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("rank-0.err", b"", "nothing is in it"),
+        ("rank-0.err", b" \n\n\t\n", "nothing is in it"),
+        ("rank-0.err", random.Random(1).randbytes(5000), "lines hold bytes that are no text"),
+        ("rank-0.err.gz", gzip.compress(FINE)[:5000], "cannot be read beyond line"),
+        ("rank-0.err", b"\x28\xb5\x2f\xfd" + b"\0" * 30, "is packed with zstd"),
+    ],
+)
+def test_no_failure_in_what_tells_nothing_is_unknown(
+    name: str, content: bytes, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    explanation = explain([tmp_path])
+    (cause,) = explanation.causes
+    assert explanation.exit_code == UNKNOWN
+    assert why in cause.evidence[0].text
+    assert cause.evidence[0].path.endswith(name)
+
+
+def test_dev_null_tells_nothing() -> None:
+    assert explain(["/dev/null"]).exit_code == UNKNOWN
+
+
+def test_an_empty_log_beside_one_that_tells_is_no_doubt(tmp_path: Path) -> None:
+    (tmp_path / "rank-0.err").write_bytes(FINE)
+    (tmp_path / "rank-1.err").write_bytes(b"")
+    (tmp_path / "rank-2.err").write_bytes(b"\0\0\n" + FINE)  # A disk that lost its power.
+    assert explain([tmp_path]).exit_code == 0
+
+
+def test_a_failure_that_is_seen_counts_more_than_what_could_not_be_read(tmp_path: Path) -> None:
+    (tmp_path / "rank-0.err.gz").write_bytes(gzip.compress(FINE)[:5000])
+    (tmp_path / "rank-1.err").write_bytes(UNHEALTHY)
+    (tmp_path / "rank-2.err").write_bytes(b"step\n")
+    assert first_cause(tmp_path) == ("silent-death", (2,))
+
+
+def test_a_history_that_cannot_be_used_leaves_doubt(tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_text('{"coordlab_history":99,"source":"processes"}\n')
+    (tmp_path / "rank-0.err").write_bytes(FINE)
+    explanation = explain([tmp_path])
+    assert explanation.exit_code == UNKNOWN
+    assert "run.jsonl" in explanation.causes[0].evidence[0].path
