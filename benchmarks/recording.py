@@ -196,6 +196,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=21)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
     options = parser.parse_args()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # C++ would write lines of its own.
     share = 10 if options.quick else 1
     measure_lines(EVENTS // share)
     compare_rounds(options.processes, max(3, options.repetitions // share), 500 // share)

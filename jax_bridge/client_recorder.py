@@ -2,7 +2,9 @@
 
 The methods of jaxlib's client class are replaced by ones that write an event before and after, so that
 the program stays as it is. Every event is one `write` to a file of the process's own: SIGKILL loses
-nothing that was written. Whatever goes wrong with the recording ends the recording, never the program.
+nothing that was written. Linux may cut the write that is under way, at a page of the file: then the call
+was not made yet, or its answer not handed on. Whatever goes wrong with the recording ends the
+recording, never the program.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from jax_bridge import compat
 from jax_bridge.recorder.complaints import complain
+from jax_bridge.recorder.descriptors import high_descriptor
 from jax_bridge.recorder.lines import EventLines, header_line, remark_line, value_fields
 
 if TYPE_CHECKING:
@@ -51,8 +54,12 @@ _CODE = re.compile(r"([A-Z_]{2,}):")
 _PROBES = 3
 _MESSAGE_MAX = 500
 
+_DISK_FULL = "the disk is full"
+_append = os.write
+_now_ns = time.monotonic_ns
+
 Arguments = Callable[..., Mapping[str, object]]
-"""How arguments look in a history; called with all processes and the arguments themselves."""
+"""How arguments look in a history; called with the recorder and the arguments themselves."""
 
 
 class ProcessRecorder:
@@ -91,15 +98,18 @@ class ProcessRecorder:
         self.process = process
         self.task = process if task is None else task
         self.everybody = frozenset(() if processes is None else range(processes))
+        self.latest_live_arguments: tuple[list[int], Mapping[str, object]] | None = None
         self.hold = None if hold is None else (hold.operation, hold.count)
         self._held_path = held_path
         self._counts: dict[str, int] = {}
         self._operations = 0
         self._blocks = 0
+        self._lifetimes = 0
         self._lifetime_of: dict[int, int] = {}
         self._incarnation_of: dict[int, int | None] = {}
         self._lock = threading.RLock()
-        self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file: int | None = high_descriptor(descriptor)
         self._lines = EventLines(process)
         participants = (process,) if processes is None else tuple(range(processes))
         self._write(header_line(participants, cannot_know, details or {}))
@@ -120,27 +130,64 @@ class ProcessRecorder:
                 del self._lifetime_of[client]
                 lifetime = self._lifetime(client)
             self._incarnation_of[lifetime] = incarnation
-            self._write(self._lines.start(time.monotonic_ns(), lifetime, incarnation, since_ns))
+            self._write(self._lines.start(_now_ns(), lifetime, incarnation, since_ns))
+
+    # The next two are within the time of the program's calls, and run with caches that have gone cold
+    # while it waited: each function more, called from here, costs microseconds. So lines are formatted
+    # here, of texts that `EventLines` has.
 
     def invoke(self, client: int, operation: str, arguments: Mapping[str, object]) -> int:
-        """A call begins; returns its id."""
+        """A call begins; returns its id.
+
+        If `arguments` is the object of an earlier call, it must not have changed since.
+        """
         with self._lock:
             number = self._operations
             self._operations = number + 1
+            file = self._file
+            if file is None:
+                return number
             lifetime = self._lifetime_of.get(client)
             if lifetime is None:
                 lifetime = self._lifetime(client)
-            now_ns = time.monotonic_ns()
-            self._write(self._lines.invoke(now_ns, lifetime, number, operation, arguments))
+            lines = self._lines
+            known, text = lines.latest_arguments
+            if arguments is not known:
+                text = lines.arguments(arguments)
+            line = (
+                f'{{"type":"invoke","time_ns":{_now_ns()}{lines.by}{lifetime},"id":{number},'
+                f'"operation":"{operation}","arguments":{text}}}\n'
+            ).encode()
+            try:
+                if _append(file, line) != len(line):
+                    self.stop(_DISK_FULL)
+            except OSError as error:
+                self.stop(str(error))
         return number
 
     def ok(self, client: int, number: int, result: object) -> None:
         """A call has returned; a live set is a dictionary from process to incarnation."""
         with self._lock:
+            file = self._file
+            if file is None:
+                return
             lifetime = self._lifetime_of.get(client)
             if lifetime is None:
                 lifetime = self._lifetime(client)
-            self._write(self._lines.ok(time.monotonic_ns(), lifetime, number, result))
+            lines = self._lines
+            before = b""
+            known, text = lines.latest_result
+            if result != known:
+                before, text = lines.result(result)
+            text = (
+                f'{{"type":"ok","time_ns":{_now_ns()}{lines.by}{lifetime},"id":{number},{text}}}\n'
+            )
+            line = before + text.encode()
+            try:
+                if _append(file, line) != len(line):
+                    self.stop(_DISK_FULL)
+            except OSError as error:
+                self.stop(str(error))
 
     def error(self, client: int, number: int, error: BaseException) -> None:
         """A call has raised."""
@@ -149,7 +196,7 @@ class ProcessRecorder:
         name = code[1] if code else type(error).__name__
         with self._lock:
             line = self._lines.error(
-                time.monotonic_ns(),
+                _now_ns(),
                 self._lifetime(client),
                 number,
                 kind="fail" if name in _DEFINITE_CODES else "info",
@@ -164,7 +211,7 @@ class ProcessRecorder:
             block = self._blocks
             self._blocks += 1
             lifetime = self._latest_lifetime()
-            self._write(self._lines.enter(time.monotonic_ns(), lifetime, block, live))
+            self._write(self._lines.enter(_now_ns(), lifetime, block, live))
         return block
 
     def exit(
@@ -173,7 +220,7 @@ class ProcessRecorder:
         """A block has ended."""
         with self._lock:
             line = self._lines.exit(
-                time.monotonic_ns(),
+                _now_ns(),
                 self._latest_lifetime(),
                 block,
                 outcome=outcome,
@@ -186,7 +233,7 @@ class ProcessRecorder:
         """Something about this process that is no event, for people."""
         with self._lock:
             remark = f"process {self.process}: {_first_line(sentence)}"
-            self._write(remark_line(time.monotonic_ns(), remark, REMARKS))
+            self._write(remark_line(_now_ns(), remark, REMARKS))
 
     def abandon(self) -> None:
         """Writes nothing from now on: in a fork, the file is the parent's."""
@@ -216,7 +263,8 @@ class ProcessRecorder:
     def _lifetime(self, client: int) -> int:
         lifetime = self._lifetime_of.get(client)
         if lifetime is None:
-            lifetime = self._lifetime_of[client] = len(self._incarnation_of)
+            lifetime = self._lifetime_of[client] = self._lifetimes
+            self._lifetimes += 1
         return lifetime
 
     def _latest_lifetime(self) -> int:
@@ -227,12 +275,10 @@ class ProcessRecorder:
         if self._file is None:
             return
         try:
-            written = os.write(self._file, lines)
+            if _append(self._file, lines) != len(lines):
+                self.stop(_DISK_FULL)
         except OSError as error:
             self.stop(str(error))
-            return
-        if written != len(lines):
-            self.stop("the disk is full")
 
 
 def _abandon_in_forks(recorder: ProcessRecorder) -> None:
@@ -285,7 +331,7 @@ def record_clients(recorder_of: RecorderOf) -> None:
         recorder = recorder_of(id(self))
         if recorder is None:
             return connect(self)
-        since_ns = time.monotonic_ns()
+        since_ns = _now_ns()
         try:
             result = connect(self)
         except Exception as error:
@@ -332,7 +378,7 @@ def _recorded(
         # This is within the time of the program's call: no helpers here that could be done without.
         number = None
         try:
-            described = arguments(recorder.everybody, *args, **kwargs)
+            described = arguments(recorder, *args, **kwargs)
             number = recorder.invoke(client, operation, described)
         except Exception:  # noqa: BLE001, S110 - what jaxlib will refuse, in its own words
             pass
@@ -347,7 +393,7 @@ def _recorded(
             raise
         if number is not None:
             try:
-                recorder.ok(client, number, None if result_of is None else result_of(result))
+                recorder.ok(client, number, result if result_of is None else result_of(result))
             except Exception as error:  # noqa: BLE001 - as `_never_breaking`
                 recorder.stop(f"{type(error).__name__}: {error}")
         return result
@@ -451,14 +497,18 @@ def _first_line(text: str) -> str:
 # --- operations: how arguments and results look in a history -----------------------------------------
 
 
-def _live_arguments(everybody: frozenset[int], processes: Any) -> Mapping[str, object]:
-    if everybody == set(processes):
-        return {}  # It is understood, and long in large jobs.
-    return {"participants": sorted({int(process) for process in processes})}
-
-
-def _live_result(live: Any) -> object:
-    return live  # A dictionary, made for this call alone.
+def _live_arguments(recorder: ProcessRecorder, processes: Any) -> Mapping[str, object]:
+    # Rounds name the same processes again and again. The arguments are then the same object, too, by
+    # which `EventLines` knows that it has their text.
+    latest = recorder.latest_live_arguments  # Read once: several threads may call.
+    if latest is not None and type(processes) is list and latest[0] == processes:
+        return latest[1]
+    named = list(processes)
+    numbers = {int(process) for process in named}
+    # Everybody is understood, and long in large jobs.
+    arguments = {} if numbers == recorder.everybody else {"participants": sorted(numbers)}
+    recorder.latest_live_arguments = (named, arguments)
+    return arguments
 
 
 def _set_arguments(
@@ -490,6 +540,10 @@ def _no_arguments(_: object) -> Mapping[str, object]:
     return {}
 
 
+def _no_result(_: object) -> object:
+    return None
+
+
 def _value_result(value: str | bytes) -> object:
     return value_fields(value)
 
@@ -503,19 +557,20 @@ def _number_result(value: Any) -> object:
 
 
 _METHODS: dict[str, tuple[str, Arguments, Callable[[Any], object] | None]] = {
-    "get_live_nodes": (_LIVE_PROCESSES, _live_arguments, _live_result),
-    "key_value_set": ("key_value_set", _set_arguments, None),
-    "key_value_set_bytes": ("key_value_set", _set_arguments, None),
+    # A live set is written as it is: a dictionary, made for this call alone.
+    "get_live_nodes": (_LIVE_PROCESSES, _live_arguments, None),
+    "key_value_set": ("key_value_set", _set_arguments, _no_result),
+    "key_value_set_bytes": ("key_value_set", _set_arguments, _no_result),
     "blocking_key_value_get": ("key_value_get", _get_arguments, _value_result),
     "blocking_key_value_get_bytes": ("key_value_get", _get_arguments, _value_result),
     "key_value_try_get": ("key_value_try_get", _key_arguments, _value_result),
     "key_value_try_get_bytes": ("key_value_try_get", _key_arguments, _value_result),
     "key_value_dir_get": ("key_value_dir_get", _key_arguments, _entries_result),
     "key_value_dir_get_bytes": ("key_value_dir_get", _key_arguments, _entries_result),
-    "key_value_delete": ("key_value_delete", _key_arguments, None),
+    "key_value_delete": ("key_value_delete", _key_arguments, _no_result),
     "key_value_increment": ("key_value_increment", _increment_arguments, _number_result),
-    "wait_at_barrier": ("barrier", _barrier_arguments, None),
-    "shutdown": ("shutdown", _no_arguments, None),
+    "wait_at_barrier": ("barrier", _barrier_arguments, _no_result),
+    "shutdown": ("shutdown", _no_arguments, _no_result),
 }
 
 OPERATIONS = frozenset(operation for operation, _, _ in _METHODS.values())

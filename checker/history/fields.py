@@ -50,6 +50,12 @@ def parse_object(line: str) -> Object:
       ValueError: saying why the line is not a JSON object.
     """
     try:
+        value, end = _DECODER.raw_decode(line)  # Skips no white space, for which there is none.
+        if type(value) is dict and line[end:] in _LINE_ENDS:
+            return value
+    except (ValueError, RecursionError):
+        pass  # Said below.
+    try:
         value = _DECODER.decode(line)
     except json.JSONDecodeError as error:
         column = min(error.pos, len(line.rstrip())) + 1
@@ -75,6 +81,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 """Made once: that takes a third off the time of reading a history."""
+
+_LINE_ENDS = ("\n", "")
 
 
 def integer(fields: Object, name: str) -> int:

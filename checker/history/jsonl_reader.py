@@ -32,6 +32,7 @@ from checker.history.events import (
     Start,
 )
 from checker.history.fields import (
+    INTEGER_MAX,
     Object,
     choice,
     incarnation,
@@ -156,11 +157,11 @@ class HistoryReader:
 
     def _read_events(self) -> Iterator[Event]:
         for line in self._numbered():
-            if not line.strip():
-                continue
             try:
                 fields = parse_object(line)
             except ValueError as error:
+                if not line.strip():
+                    continue
                 if not line.endswith("\n"):
                     self.notes.append(
                         f"line {self._number} is cut off (the recorder was killed?) and was skipped"
@@ -179,20 +180,17 @@ class HistoryReader:
             yield event
 
     def _numbered(self) -> Iterator[str]:
-        while True:
-            try:
-                line = next(self._lines)
-            except StopIteration:
-                return
-            except UnicodeDecodeError as error:
+        try:
+            for line in self._lines:
                 self._number += 1
-                problem = f"not UTF-8 text ({error.reason}); if it is compressed, unpack it first"
-                self._fail(MalformedHistory(problem))
-            except MalformedHistory as error:
-                self._number += 1
-                self._fail(error)
+                yield line
+        except UnicodeDecodeError as error:
             self._number += 1
-            yield line
+            problem = f"not UTF-8 text ({error.reason}); if it is compressed, unpack it first"
+            self._fail(MalformedHistory(problem))
+        except MalformedHistory as error:
+            self._number += 1
+            self._fail(error)
 
     def _fail(self, error: MalformedHistory) -> NoReturn:
         raise MalformedHistory(
@@ -218,14 +216,14 @@ class HistoryReader:
 
     def _event(self, fields: Object) -> Event | None:
         kind = fields.pop("type", None)
-        if kind == "answer":
-            self._define_answer(fields)
-            return None
-        if kind == "fault":
-            self._add_fault(fields)
-            return None
         build = self._builders.get(kind) if isinstance(kind, str) else None
         if build is None or not isinstance(kind, str):
+            if kind == "answer":
+                self._define_answer(fields)
+                return None
+            if kind == "fault":
+                self._add_fault(fields)
+                return None
             names = ", ".join([*self._builders, "fault", "answer"])
             raise MalformedHistory(
                 f"is missing; one of {names}"
@@ -355,11 +353,27 @@ class _Common(TypedDict, total=False):
 
 def _common(fields: Object) -> _Common:
     """The fields that all events share, taken out of `fields`."""
-    common: _Common = {
-        "time_ns": integer(fields, "time_ns"),
-        "process": integer(fields, "process"),
-        "lifetime": integer(fields, "lifetime"),
-    }
+    time_ns, process, lifetime = (
+        fields.get("time_ns"),
+        fields.get("process"),
+        fields.get("lifetime"),
+    )
+    if (
+        type(time_ns) is type(process) is type(lifetime) is int
+        and 0 <= time_ns <= INTEGER_MAX
+        and 0 <= process <= INTEGER_MAX
+        and 0 <= lifetime <= INTEGER_MAX
+    ):
+        del fields["time_ns"], fields["process"], fields["lifetime"]
+        common: _Common = {"time_ns": time_ns, "process": process, "lifetime": lifetime}
+    else:
+        common = {
+            "time_ns": integer(fields, "time_ns"),
+            "process": integer(fields, "process"),
+            "lifetime": integer(fields, "lifetime"),
+        }
+    if not fields:
+        return common
     if "incarnation" in fields:
         common["incarnation"] = incarnation(fields.pop("incarnation"), "incarnation")
     if "uncertainty_ns" in fields:
