@@ -261,10 +261,14 @@ def test_a_scenario_that_real_processes_cannot_run_is_refused(
 def test_real_processes_do_what_simulated_ones_do_on_both_services(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Blocks, words of errors, and the death of the service; some seconds each, all at once."""
+    """Blocks, words of errors, time-outs; some seconds each, all at once.
+
+    Nobody dies at a time of the clock in them: what a process has done by then is up to the machine,
+    and a simulated run that fits is searched for, not found for certain.
+    """
     out = tmp_path / "out"
     words = ["diff", "--jobs", "6", "--json", "--out", str(out)]
-    for name in ("raise-in-block", "key-set-twice", "leader-killed"):
+    for name in ("raise-in-block", "key-set-twice", "never-announced"):
         words += ["--scenario", name]
     code = main(words)
     told = json.loads(capsys.readouterr().out)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -370,6 +372,18 @@ while True:
 """
 
 
+def wait_until_taken(pid: int, number: signal.Signals) -> None:
+    """Waits until no signal of this kind waits for a process; `ShdPnd` is in proc(5)."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        status = Path(f"/proc/{pid}/status").read_text()
+        pending = int(status.partition("ShdPnd:")[2].split()[0], 16)
+        if not pending >> (number - 1) & 1:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{number.name} is not taken by process {pid}")
+
+
 def test_signals_are_passed_on_once(tmp_path: Path) -> None:
     """Ctrl-C reaches the program by itself; SIGINT and SIGTERM of others through us."""
     terminal, other_end = os.openpty()
@@ -390,6 +404,8 @@ def test_signals_are_passed_on_once(tmp_path: Path) -> None:
     def read_until(words: bytes) -> None:
         nonlocal seen
         while words not in seen:
+            ready, _, _ = select.select([terminal], [], [], TIMEOUT_S)
+            assert ready, f"{words!r} did not come; seen: {seen!r}"
             seen += os.read(terminal, 1000)
 
     try:
@@ -397,6 +413,8 @@ def test_signals_are_passed_on_once(tmp_path: Path) -> None:
         os.write(terminal, b"\x03")
         read_until(b"interrupted\r\n")
         seen = b""
+        # A signal that is sent while another of its kind waits is lost: signals do not queue.
+        wait_until_taken(process.pid, signal.SIGINT)
         process.send_signal(signal.SIGINT)
         read_until(b"interrupted\r\n")
         process.send_signal(signal.SIGTERM)
