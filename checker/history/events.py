@@ -24,8 +24,8 @@ SHUTDOWN = "shutdown"
 PROTOCOL_OPERATIONS = frozenset({"register", "heartbeat", "poll_for_error"})
 """The protocol's own calls: no program makes them; recorders of the service's side write them.
 
-They are no signs of life: the service ends the error poll of a process that is dead, and a heartbeat of a
-predecessor may arrive after a process has come back.
+They are no signs of life: the service ends the error poll of a process that is dead, and a heartbeat
+of a predecessor may arrive after a process has come back.
 """
 
 NEMESIS = "nemesis"

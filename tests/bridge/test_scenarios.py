@@ -19,7 +19,13 @@ from coord_sim.scenarios import Answers, Ends, Expectations, scenario_named
 from coord_sim.schedule import Schedule
 from coord_sim.sim import simulate
 from coord_sim.sim.programs import PROGRAMS
-from jax_bridge.scenario_runs import NotForProcesses, Setting, run_for_real, with_tolerance
+from jax_bridge.scenario_runs import (
+    DYING_S,
+    NotForProcesses,
+    Setting,
+    run_for_real,
+    with_tolerance,
+)
 from tests.bridge.library import run_one
 
 RUNS = [
@@ -112,7 +118,7 @@ def test_times_of_expectations_are_wider_and_narrower_where_there_must_not_be_mo
     few = Answers(operation="barrier", code="OK", at_most=0, after_s=3, before_s=7)
     some = Answers(operation="barrier", code="OK", before_s=7)
     wider = with_tolerance(Expectations(ends=(ends,), answers=(few, some)), 1.0)
-    assert wider.ends == (replace(ends, after_s=2, before_s=6),)
+    assert wider.ends == (replace(ends, after_s=2, before_s=6 + DYING_S),)
     assert wider.answers == (replace(few, after_s=4, before_s=6), replace(some, before_s=8))
 
 
