@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -14,7 +13,7 @@ from typing import Final
 from coord_sim.faults import Degrade, Fault, Partition, Refuse, Reset, Skew, Slow
 from coord_sim.moments import SERVICE, Member
 from jax_bridge.errors import LaunchFailed, RunBroken
-from jax_bridge.parent_death import end_with_parent
+from jax_bridge.parent_death import be_killed_with_parent
 
 NETWORK_FAULTS: Final = (Degrade, Partition, Refuse, Reset)
 
@@ -32,8 +31,7 @@ def not_for_processes(fault: Fault, processes: int) -> str | None:
         case Degrade(raw=True):
             return "messages are not lost, doubled or reordered (raw) between real processes"
         case Partition():
-            side = set(fault.side)
-            other = set(fault.other) or {*range(processes), SERVICE} - side
+            side, other = _sides(fault, processes)
             if SERVICE not in side | other:
                 return (
                     "what passes between processes themselves cannot be cut; a partition of real "
@@ -63,7 +61,7 @@ class Network:
             stdout=subprocess.PIPE,
             stderr=errors,
             start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - the launcher has one thread
+            preexec_fn=be_killed_with_parent,  # noqa: PLW1509 - the launcher has one thread
         )
         answer = self._ask(list(upstreams))
         try:
@@ -107,8 +105,7 @@ class Network:
         self._popen.stdout.close()
 
     def _partition(self, fault: Partition) -> Callable[[], None]:
-        side = set(fault.side)
-        other = set(fault.other) or {*range(len(self.addresses)), SERVICE} - side
+        side, other = _sides(fault, len(self.addresses))
         up = _processes(side) if SERVICE in other else set()
         down = _processes(other) if SERVICE in side else set()
         if not fault.one_way:
@@ -181,9 +178,11 @@ class Network:
         return answer
 
 
+def _sides(fault: Partition, processes: int) -> tuple[set[Member], set[Member]]:
+    """Both sides of a partition; the other one is everybody else if it is not said."""
+    side = set(fault.side)
+    return side, set(fault.other) or {*range(processes), SERVICE} - side
+
+
 def _processes(members: set[Member]) -> set[int]:
     return {member for member in members if isinstance(member, int)}
-
-
-def _die_with_parent() -> None:
-    end_with_parent(signal.SIGKILL)

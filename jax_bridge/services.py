@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from jax_bridge.errors import LaunchFailed
-from jax_bridge.parent_death import end_with_parent
+from jax_bridge.parent_death import be_killed_with_parent
 
 READY_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 10.0
@@ -38,7 +38,6 @@ class ServiceProcess:
         self.address = ""
         self._command = tuple(command)
         self._popen: subprocess.Popen[bytes] | None = None
-        self._is_starting = False
 
     @property
     def is_running(self) -> bool:
@@ -62,9 +61,8 @@ class ServiceProcess:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - the launcher has one thread
+                preexec_fn=be_killed_with_parent,  # noqa: PLW1509 - the launcher has one thread
             )
-        self._is_starting = True
 
     def wait_until_ready(self) -> None:
         """Waits until it serves.
@@ -88,7 +86,6 @@ class ServiceProcess:
             why = self.log.read_text(errors="replace").strip().split("\n")[-1]
             why = why or f"no sign of it after {READY_TIMEOUT_S:g} s"
             raise LaunchFailed(f"the {self.name} service did not come up: {why}")
-        self._is_starting = False
         self.address = fields["address"]
 
     def kill(self) -> None:
@@ -180,7 +177,3 @@ def real_service_command(
         if value is not None:
             command += [name, str(value)]
     return (*command, "--recoverable") if recoverable else tuple(command)
-
-
-def _die_with_parent() -> None:
-    end_with_parent(signal.SIGKILL)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from jax_bridge.errors import LaunchFailed, RunBroken
-from jax_bridge.parent_death import end_with_parent
+from jax_bridge.parent_death import be_killed_with_parent
 from jax_bridge.programs.main import ProgramStart
 
 
@@ -52,7 +52,7 @@ class ScriptStart:
             stdin=subprocess.DEVNULL,
             env=environment,
             start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - the launcher has one thread
+            preexec_fn=be_killed_with_parent,  # noqa: PLW1509 - the launcher has one thread
         )
         self.pid = self._popen.pid
 
@@ -83,7 +83,7 @@ class ForkServer:
                 stderr=log,
                 env=environment,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - the launcher has one thread
+                preexec_fn=be_killed_with_parent,  # noqa: PLW1509 - the launcher has one thread
             )
         self._errors = errors
         self._pending = b""
@@ -174,7 +174,3 @@ class Fork:
         code = self._server.status_of(self.pid, wait=True)
         assert code is not None
         return code
-
-
-def _die_with_parent() -> None:
-    end_with_parent(signal.SIGKILL)

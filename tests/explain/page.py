@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from jax_bridge.explain import EXIT_CODES, KNOWN_MESSAGES
 from jax_bridge.explain.classes import ADVICE
+from tests.generated_parts import with_parts
 
 PAGE = Path(__file__).parents[2] / "docs" / "explain.md"
 
 
 def page(text: str) -> str:
     """The page with its generated parts as they should be."""
-    for part, lines in (("classes", _classes()), ("messages", _messages())):
-        pattern = re.compile(rf"(<!-- {part} -->\n).*?(<!-- end -->)", re.DOTALL)
-        table = "".join(f"{line}\n" for line in lines)
-        found = pattern.search(text)
-        assert found is not None, part
-        text = f"{text[: found.end(1)]}{table}{text[found.start(2) :]}"
-    return text
+    return with_parts(text, {"classes": _classes(), "messages": _messages()})
 
 
 def _classes() -> Iterator[str]:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from coord_sim.scenarios import names, scenario_named
 from coord_sim.sim.programs import PROGRAMS
+from tests.generated_parts import with_parts
 
 PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
 
 
 def page(text: str) -> str:
     """The page with its generated parts as they should be."""
-    for part, lines in (("programs", _programs()), ("library", _library())):
-        pattern = re.compile(rf"(<!-- {part} -->\n).*?(<!-- end -->)", re.DOTALL)
-        table = "".join(f"{line}\n" for line in lines)
-        found = pattern.search(text)
-        assert found is not None, part
-        text = f"{text[: found.end(1)]}{table}{text[found.start(2) :]}"
-    return text
+    return with_parts(text, {"programs": _programs(), "library": _library()})
 
 
 def _programs() -> Iterator[str]:
