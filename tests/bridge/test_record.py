@@ -101,16 +101,19 @@ def train(process, port):
             raise ValueError("in the block")
     except ValueError:
         pass
-    global_state.client.wait_at_barrier("end", 30_000)
+    if process == 0:
+        sys.stdin.read()  # A recoverable job's processes leave alone, and the service ends with 0.
     jax.distributed.shutdown()
 
 if len(sys.argv) > 1:
     train(int(sys.argv[1]), int(sys.argv[2]))
 else:
     command = [sys.executable, sys.argv[0]]
-    processes = [subprocess.Popen([*command, str(number), str(port)]) for number in range(2)]
+    first = subprocess.Popen([*command, "0", str(port)], stdin=subprocess.PIPE)
+    second = subprocess.run([*command, "1", str(port)])
+    first.stdin.close()
     print("the program's own output")
-    sys.exit(7 if not any([process.wait() for process in processes]) else 8)
+    sys.exit(8 if first.wait() or second.returncode else 7)
 """
 )
 
