@@ -60,6 +60,9 @@ class Schedule:
       init_timeout_s: How long a client tries to register (and 5 s more); `limit_s` if None.
       register_timeout_s: How long the service waits for the last to register, from the first.
       shutdown_timeout_s: The same for leaving, without recoverability.
+      death_order: Which of several tasks that are found dead in one tick are declared so first. The real
+        service has them in the order of a hash table, which differs between its processes, and with the
+        shipped semantics a round may tell. Those that are not named come last, ascending.
       abort_collectives: Whether a process that learns of a death cancels the collectives with the dead.
       latency_min_s, latency_max_s: A message takes a time drawn evenly between these.
       loss: Probability that a packet is lost. Links are TCP-like: a lost packet is sent again after
@@ -88,6 +91,7 @@ class Schedule:
     init_timeout_s: float | None = None
     register_timeout_s: float = 3600.0
     shutdown_timeout_s: float = 300.0
+    death_order: tuple[int, ...] = ()
     abort_collectives: bool = True
     latency_min_s: float = 0.0002
     latency_max_s: float = 0.005
@@ -194,6 +198,14 @@ class Schedule:
         for host in self.hosts:
             for process in host:
                 self._check_process("hosts", process)
+        tasks = self.processes if self.tasks is None else self.tasks
+        for task in self.death_order:
+            if type(task) is not int or not 0 <= task < tasks:
+                raise ScheduleError(
+                    f"death_order names task {task!r:.80}; tasks are 0 to {tasks - 1}"
+                )
+        if len(set(self.death_order)) < len(self.death_order):
+            raise ScheduleError("death_order names a task twice")
         placed = [process for host in self.hosts for process in host]
         if len(set(placed)) < len(placed):
             raise ScheduleError("hosts: a process is on one host")
@@ -291,6 +303,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "init_timeout_s": _MAYBE_NUMBER,
     "register_timeout_s": _NUMBER,
     "shutdown_timeout_s": _NUMBER,
+    "death_order": (tuple,),
     "abort_collectives": (bool,),
     "latency_min_s": _NUMBER,
     "latency_max_s": _NUMBER,

@@ -174,6 +174,8 @@ def _problems(schedule: Schedule, service: str) -> Iterator[str]:
         reason = not_for_processes(fault, schedule.processes)
         if reason is not None:
             yield f"{described(fault)}: {reason}"
+    if schedule.death_order:
+        yield "real services declare deaths in an order of their own; leave out death_order"
     if schedule.loss:
         yield "no packets are lost between real processes; use a degrade fault"
     if service == MODEL:

@@ -12,7 +12,7 @@ is explored has a deadline. Afterwards all times are moved back, so that "now" i
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from coord_sim.core.effects import Effect, Reply
@@ -112,10 +112,7 @@ class Services:
         if found is None:
             object_ = self._load(service)
             _others_beat(object_, silent)
-            tasks = object_.membership.tasks
-            object_.membership.tasks = _InOrder(tasks, silent)
-            effects = object_.advance(NOW_NS + _PASSING_NS)
-            object_.membership.tasks = tasks
+            effects = object_.advance(NOW_NS + _PASSING_NS, silent)
             _move_back(object_)
             found = self._reaction(object_, effects)
             self._timed_out[service, silent] = found
@@ -182,18 +179,6 @@ class Services:
             if isinstance(effect, Reply) and effect.call != _OF_NOBODY
         ]
         return Reaction(self._keep(service), tuple(replies))
-
-
-class _InOrder(list[Task]):
-    """The tasks, some of which are iterated over last and in a chosen order, as in a hash table."""
-
-    def __init__(self, tasks: Sequence[Task], last: Sequence[int]) -> None:
-        super().__init__(tasks)
-        self._last = last
-
-    def __iter__(self) -> Iterator[Task]:
-        yield from (task for task in super().__iter__() if task.id not in self._last)
-        yield from (self[number] for number in self._last)
 
 
 def _delivery(call: CallId, answer: Answer) -> Delivery:

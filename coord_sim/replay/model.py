@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from coord_sim.core.effects import Effect
 from coord_sim.core.identifiers import Incarnation, TaskId
-from coord_sim.core.membership import Task
 from coord_sim.core.messages import TaskState
-from coord_sim.core.service import CoordinationService, ServiceConfig
+from coord_sim.core.service import CoordinationService
 
 UNKNOWN_SERVICE: Final = Incarnation((1 << 64) - 1)
 """Stands for the incarnation of a service that does not tell it."""
@@ -21,29 +20,17 @@ NEVER_NS: Final = 1 << 62
 
 
 class Model(CoordinationService):
-    """The service, ticking when it is told to, and declaring deaths in the order that it is told."""
+    """The service, ticking when it is told to."""
 
-    def __init__(self, config: ServiceConfig, incarnation: Incarnation, now_ns: int) -> None:
-        super().__init__(config, incarnation, now_ns)
-        self._order: tuple[TaskId, ...] = ()
-
-    def tick(self, now_ns: int, order: Sequence[TaskId] = ()) -> list[Effect]:
-        """Looks at heartbeats and barriers now.
-
-        Args:
-          now_ns: The time.
-          order: Which of the dead are declared first: the real service has them in the order of a
-            hash table. Those that are not named come last, ascending.
-        """
+    def tick(self, now_ns: int, death_order: Sequence[TaskId] = ()) -> list[Effect]:
+        """Looks at heartbeats and barriers now; the arguments are those of `advance`."""
         self._now_ns = now_ns
-        self._order = tuple(order)
-        self._tick()
+        self._tick(death_order)
         return self._take_effects()
 
     def declare_dead(self, tasks: Sequence[TaskId], now_ns: int) -> list[Effect]:
         """Declares tasks dead whose heartbeats nobody has recorded; those not connected are left out."""
         self._now_ns = now_ns
-        self._order = tuple(tasks)
         found = [self.membership.task(task) for task in tasks]
         connected = [task for task in found if task.is_connected]
         if connected:
@@ -95,12 +82,6 @@ class Model(CoordinationService):
         assert isinstance(model, Model)
         return model
 
-    def _declare_dead(self, stale: Sequence[Task]) -> None:
-        if self._order and len(stale) > 1:
-            rank = {task: place for place, task in enumerate(self._order)}
-            stale = sorted(stale, key=lambda task: rank.get(task.id, len(rank) + task.id))
-        super()._declare_dead(stale)
-
 
 _DOES_NOT_SHOW: Final = frozenset(
     {
@@ -111,7 +92,6 @@ _DOES_NOT_SHOW: Final = frozenset(
         "_next_tick_ns",
         "_effects",
         "_remembered",
-        "_order",
         "_membership",
         "_semantics",
         "_recoverable",

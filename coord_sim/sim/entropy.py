@@ -120,6 +120,11 @@ class Stream:
         """A whole number from 0 to `count - 1`."""
         return min(int(self.random() * count), count - 1)
 
+    def order(self, count: int) -> tuple[int, ...]:
+        """The whole numbers from 0 to `count - 1`, in any order."""
+        left = list(range(count))
+        return tuple(left.pop(self.below(len(left))) for _ in range(count))
+
     def incarnation(self) -> Incarnation:
         """A fresh incarnation; never 0, which means none."""
         return Incarnation(self._getrandbits(INCARNATION_BITS) or 1)

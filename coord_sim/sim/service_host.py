@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from coord_sim.core.effects import Effect, Remember, Reply
@@ -70,6 +70,7 @@ class ServiceHost:
         stream: Stream,
         watcher: Watcher,
         observer: Observer | None,
+        death_order: Sequence[int] = (),
     ) -> None:
         self.service: CoordinationService | None = None
         self.clock = Clock()
@@ -81,6 +82,7 @@ class ServiceHost:
         self._stream = stream
         self._watcher = watcher
         self._observer = observer
+        self._death_order = death_order
         self._callers: dict[CallId, Lifetime] = {}
         self._records: dict[object, Record] = {}
         self._incarnation = Incarnation(0)
@@ -229,7 +231,7 @@ class ServiceHost:
                 self.gate.defer_first(self._tick, generation)
             return
         now_ns = self._queue.now_ns
-        effects = self.service.advance(self.clock.monotonic_ns(now_ns))
+        effects = self.service.advance(self.clock.monotonic_ns(now_ns), self._death_order)
         self._carry_out(effects)
         if self._observer is not None:
             self._observer.saw(self.service, "tick", effects)

@@ -320,6 +320,7 @@ def _without(case: Case, process: int) -> Iterator[Case]:
         service_in=moved(schedule.service_in),
         starts_s=tuple(s for number, s in enumerate(schedule.starts_s) if number != process),
         hosts=hosts,
+        death_order=tuple(moved(task) for task in schedule.death_order if task != process),
         tasks=None if schedule.tasks is None else max(1, schedule.tasks - 1),
     )
 

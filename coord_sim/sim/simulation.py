@@ -227,7 +227,13 @@ class Simulation:
         )
         stream = self.entropy.stream("service" if number == 0 else f"service/{number}")
         return ServiceHost(
-            config, factory, queue=self.queue, stream=stream, watcher=self, observer=observer
+            config,
+            factory,
+            queue=self.queue,
+            stream=stream,
+            watcher=self,
+            observer=observer,
+            death_order=schedule.death_order,
         )
 
     def _begin(self) -> None:

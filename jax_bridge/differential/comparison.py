@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 from checker.history import History
@@ -82,15 +83,14 @@ def compare(case: Case, run: Run, verdict: Verdict, *, variations: int = VARIATI
     found = outcome_of(run)
     word = verdict(run.history)
     stream = Entropy(0).stream("differential")
-    faults = len(case.schedule.faults)
-    variation = draw_variation(stream, faults)
+    tasks = case.schedule.tasks or case.schedule.processes
+    draw = partial(draw_variation, stream, len(case.schedule.faults), tasks)
+    variation = draw()
     nearest = _look(timing, variation, found)
     for tried in range(1, variations + 1):
         if tried > 1:
             is_fresh = stream.chance(_FRESH)
-            variation = (
-                draw_variation(stream, faults) if is_fresh else changed(stream, nearest.variation)
-            )
+            variation = draw() if is_fresh else changed(stream, nearest.variation)
             look = _look(timing, variation, found)
             if look.weight <= nearest.weight:
                 nearest = look

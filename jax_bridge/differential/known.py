@@ -129,29 +129,10 @@ def _killed_while_dying(difference: Difference, found: Outcome, expected: Outcom
     return -TICK_S <= later_s <= DYING_S  # Simulated times are later by a phase of the tick.
 
 
-def _same_but_for_a_task(difference: Difference, found: Outcome, expected: Outcome) -> bool:
-    """Whether two messages name another task as the cause, and both of these died in both runs."""
-    del expected
-    if _TASK.sub("", difference.found) != _TASK.sub("", difference.expected):
-        return False
-    named = {
-        int(task)
-        for text in (difference.found, difference.expected)
-        for task in _TASK.findall(text)
-    }
-    dead = {
-        place.process
-        for place, fact in found.items()
-        if place.what == "its end" and fact.value != ENDED_BY_ITSELF
-    }
-    return named <= dead
-
-
 def _end_of(difference: Difference) -> Place:
     return Place(difference.place.process, difference.place.lifetime, "its end")
 
 
-_TASK: Final = re.compile(r"(?<=Task )\d+|(?<=Task: )\d+")
 _BROKEN: Final = (f"{ENDED_BY_CLIENT}: UNAVAILABLE", "raised ServiceError UNAVAILABLE")
 _LOST: Final = f"{PENDING}|{ABSENT}|UNAVAILABLE(: .*)?"
 _TRANSPORT: Final = (
@@ -240,15 +221,6 @@ KNOWN: Final = (
         expected=f".*UNAVAILABLE: ({_TRANSPORT})",
         why="gRPC words a lost connection by what its socket was told first, and by its version. The "
         "code is compared.",
-    ),
-    KnownDifference(
-        name="which of several dead tasks is named",
-        what="message of .*|what it said",
-        found=".*task is set to ERROR: .*",
-        expected=".*task is set to ERROR: .*",
-        given=_same_but_for_a_task,
-        why="Deaths that are noticed in one tick are declared in the order of a hash table, and the "
-        "first one fails the barriers. In the simulator it is the order of numbers.",
     ),
     KnownDifference(
         name="the words of a read that times out",

@@ -57,6 +57,7 @@ class Variation:
       dying: Processes take a while to die of a reset, and send heartbeats meanwhile: this part of that
         time, from 0 to 1, a reset comes later.
       apart_s: A partition of several processes cuts them off one after the other, within this time.
+      death_order: In which the service declares several processes dead that it finds in one tick.
     """
 
     seed: int
@@ -67,9 +68,10 @@ class Variation:
     start_up_s: float = 0.0
     dying: float = 0.0
     apart_s: float = 0.0
+    death_order: tuple[int, ...] = ()
 
 
-def draw_variation(stream: Stream, faults: int) -> Variation:
+def draw_variation(stream: Stream, faults: int, tasks: int) -> Variation:
     """Draws one from nothing."""
     return Variation(
         seed=stream.below(1 << 30),
@@ -80,12 +82,13 @@ def draw_variation(stream: Stream, faults: int) -> Variation:
         start_up_s=_one_of(stream, _START_UPS_S),
         dying=_part(stream),
         apart_s=_one_of(stream, _APART_S),
+        death_order=stream.order(tasks),
     )
 
 
 def changed(stream: Stream, variation: Variation) -> Variation:
     """Draws one that differs from a given one in one thing."""
-    match stream.below(10):
+    match stream.below(11):
         case 0:
             return replace(variation, phase_s=stream.between(0.0, TICK_S))
         case 1:
@@ -111,6 +114,8 @@ def changed(stream: Stream, variation: Variation) -> Variation:
             return replace(variation, start_up_s=_one_of(stream, _START_UPS_S))
         case 8:
             return replace(variation, apart_s=_one_of(stream, _APART_S), seed=stream.below(1 << 30))
+        case 9:
+            return replace(variation, death_order=stream.order(len(variation.death_order)))
         case _:
             return replace(variation, seed=stream.below(1 << 30))
 
@@ -203,6 +208,7 @@ class Timing:
             starts_s=tuple(starts_s),
             latency_min_s=min(of.latency_min_s, variation.latency_s),
             latency_max_s=variation.latency_s,
+            death_order=variation.death_order,
             quiet_from_s=None,  # Times that move may reach into it.
             limit_s=self._end_s + variation.phase_s
             if self._end_s >= of.limit_s

@@ -86,8 +86,8 @@ BEYOND = """\
 - **A port that is taken.** Starting jaxlib's service on a port that somebody else listens on ends
   the process with SIGSEGV (0.10.2) or raises (0.12, through JAX); `coordlab wrap` always raises.
 - **Order.** Where jaxlib goes through tasks in the order of a hash table (deaths of one tick,
-  leaving together, which two of several missing tasks a message names), ours goes in ascending
-  order.
+  leaving together, which two of several missing tasks a message names), our server goes in ascending
+  order. The simulator, the explorer, `coordlab replay` and `coordlab diff` try other orders of deaths.
 - **JAX's own tests** are not in this repository. `tests/multiprocess/key_value_store_test.py` and
   `wait_barrier_test.py`, run by hand with four processes through `jax._src.test_multiprocess` under
   `coordlab wrap`, pass on 0.10.2 (with JAX's tag) and 0.12.0.1 (with JAX's main of 0.11.1), as do those

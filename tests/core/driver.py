@@ -100,14 +100,19 @@ class Driver:
             elif isinstance(effect, Remember):
                 self.remembered[thing(effect.record)] = effect.record
 
-    def sleep(self, time_s: float, beating: Sequence[tuple[int, int]] = ()) -> None:
+    def sleep(
+        self,
+        time_s: float,
+        beating: Sequence[tuple[int, int]] = (),
+        death_order: Sequence[int] = (),
+    ) -> None:
         """Lets time pass; the (task, incarnation)s of `beating` beat four times a second."""
         end_ns = self.now_ns + seconds(time_s)
         while self.now_ns < end_ns:
             self.now_ns = min(self.now_ns + seconds(0.25), end_ns)
             for task, incarnation in beating:
                 self.heartbeat(task, incarnation)
-            self._take(self.service.advance(self.now_ns))
+            self._take(self.service.advance(self.now_ns, death_order))
 
     def pending(self, call: CallId) -> bool:
         """Whether a call waits."""

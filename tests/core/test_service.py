@@ -463,13 +463,24 @@ def test_40_as_shipped_a_ghost_entry_is_counted_for_the_successor() -> None:
     assert job.pending(job.live(2, C + 100, [0, 1, 2]))
 
 
-def test_45_as_shipped_two_deaths_of_one_tick_are_declared_one_by_one() -> None:
+@pytest.mark.parametrize(
+    ("death_order", "told"),
+    [
+        # Task 2 is declared first, which ends the round with task 3 in it.
+        ((), {0: A, 1: B, 3: 103}),
+        ((2,), {0: A, 1: B, 3: 103}),
+        ((3,), {0: A, 1: B}),
+        ((3, 2, 1, 0), {0: A, 1: B}),
+    ],
+)
+def test_45_as_shipped_two_deaths_of_one_tick_are_declared_one_by_one(
+    death_order: tuple[int, ...], told: dict[int, int]
+) -> None:
     job = Driver(tasks=4, heartbeat_timeout_s=1.0)
     job.register_all()
     calls = [job.live(task, 100 + task, [0, 1, 2, 3]) for task in (0, 1, 3)]
-    job.sleep(2.2, beating=[(0, A), (1, B)])
-    # Task 2 is declared first, which ends the round with task 3 in it.
-    assert job.alive(calls[0]) == {0: A, 1: B, 3: 103}
+    job.sleep(2.2, beating=[(0, A), (1, B)], death_order=death_order)
+    assert job.alive(calls[0]) == told
 
 
 def test_46_an_unknown_task_that_shuts_down_fails_a_fate_sharing_job() -> None:

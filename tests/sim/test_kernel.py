@@ -314,6 +314,9 @@ def test_what_processes_keep_and_exchange_is_copied() -> None:
         ({"hosts": ((0, 1), (1,))}, "a process is on one host"),
         ({"limit_s": 1e300}, "positive and finite"),
         ({"heartbeat_timeout_s": 1e-12}, "positive and finite"),
+        ({"death_order": (0, 2)}, "death_order names task 2; tasks are 0 to 1"),
+        ({"death_order": ("1",)}, "death_order names task '1'"),
+        ({"death_order": (1, 1)}, "names a task twice"),
         ({"mutant": "answer-differ"}, "did you mean 'answers-differ'"),
     ],
 )
