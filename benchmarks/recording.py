@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jax_bridge import compat
-from jax_bridge.client_recorder import ProcessRecorder
+from jax_bridge.recorder.process_recorder import ProcessRecorder
 from jax_bridge.recorder.program import ProgramRecorder
 
 HEARTBEAT_S = 600  # Long, so that heartbeats are no part of the load.

@@ -7,8 +7,9 @@ import runpy
 import sys
 from pathlib import Path
 
-from jax_bridge.client_recorder import ProcessRecorder, install
+from jax_bridge.client_recorder import install
 from jax_bridge.conditions import Inside
+from jax_bridge.recorder.process_recorder import ProcessRecorder
 
 
 def main() -> None:

@@ -15,10 +15,11 @@ from coord_sim.sim.live_devices import LiveDevices
 from coord_sim.sim.process import Process
 from coord_sim.sim.programs import PROGRAMS
 from jax_bridge import compat
-from jax_bridge.client_recorder import ProcessRecorder, install
+from jax_bridge.client_recorder import install
 from jax_bridge.conditions import Inside
 from jax_bridge.programs.client import Client
 from jax_bridge.programs.process import FileDisk, Host, Said
+from jax_bridge.recorder.process_recorder import ProcessRecorder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from typing import Any, Generic, NoReturn, TypeVar
 from coord_sim.errors import ProgramError
 from coord_sim.sim.disk import Disk
 from coord_sim.sim.live_devices import LiveSet
-from jax_bridge.client_recorder import ProcessRecorder
 from jax_bridge.conditions import BLOCK
+from jax_bridge.recorder.process_recorder import ProcessRecorder
 
 T = TypeVar("T")
 

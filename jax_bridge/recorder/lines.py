@@ -9,12 +9,16 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 VERSION = 0
 """Of the format."""
 
 INLINE_LIVE_SET_MAX = 8
 """Live sets of up to this many processes stand in each line; larger ones are written once."""
+
+Number: TypeAlias = int | str
+"""A number, or the place of one: `%d`."""
 
 _REMEMBERED_ANSWERS_MAX = 64
 _text_of = json.JSONEncoder(separators=(",", ":")).encode
@@ -49,19 +53,11 @@ def value_fields(value: str | bytes) -> dict[str, str]:
 class EventLines:
     """Events of one process as lines; those with a large live set may be two, for one write.
 
-    Times are in nanoseconds, and incarnations numbers of 64 bits, as in the format. Of calls and their
-    answers only the parts that take time are made here, and the latest are kept, as rounds repeat them.
-
-    Attributes:
-      by: The fields up to the number of the lifetime.
-      latest_arguments: Arguments of a call, and their text: it is that of the same object.
-      latest_result: A live set, and the field that tells it: it is that of an equal one.
+    Times are in nanoseconds, and incarnations numbers of 64 bits, as in the format.
     """
 
     def __init__(self, process: int) -> None:
-        self.by = f',"process":{process},"lifetime":'
-        self.latest_arguments: tuple[Mapping[str, object], str] = ({}, "{}")
-        self.latest_result: tuple[Mapping[int, int], str] = ({}, '"result":{}')
+        self._by = f',"process":{process},"lifetime":'
         self._latest: tuple[Mapping[int, int], str, str] = ({}, "live", '"live":{}')
         self._answers: dict[frozenset[tuple[int, int]], int] = {}
         self._answers_written = 0
@@ -71,21 +67,32 @@ class EventLines:
         told = "" if incarnation is None else f'"incarnation":"{incarnation}",'
         return self._event("start", time_ns, lifetime, f'{told}"since_ns":{since_ns}')
 
-    def arguments(self, arguments: Mapping[str, object]) -> str:
-        """The text of a call's arguments."""
-        text = _text_of(arguments)
-        if not arguments or "participants" in arguments:
-            # Others are not repeated, and values may be large.
-            self.latest_arguments = (arguments, text)
-        return text
+    def invoke(
+        self,
+        time_ns: Number,
+        lifetime: int,
+        number: Number,
+        operation: str,
+        arguments: Mapping[str, object],
+    ) -> bytes:
+        """A call begins."""
+        rest = f'"id":{number},"operation":"{operation}","arguments":{_text_of(arguments)}'
+        return self._event("invoke", time_ns, lifetime, rest)
 
-    def result(self, result: object) -> tuple[bytes, str]:
-        """What must be written before, and the field; a dictionary by numbers is a live set."""
-        if not (isinstance(result, dict) and isinstance(next(iter(result), None), int)):
-            return b"", f'"result":{_text_of(result)}'
-        before, text = self._live("result", result)
-        self.latest_result = (dict(result), text)
-        return before, text
+    def ok(self, time_ns: Number, lifetime: int, number: Number, result: object) -> bytes:
+        """A call has returned; a dictionary by numbers is a live set."""
+        before, line = self.answer(time_ns, lifetime, number, result)
+        return before + line
+
+    def answer(
+        self, time_ns: Number, lifetime: int, number: Number, result: object
+    ) -> tuple[bytes, bytes]:
+        """The same; what must be written before it is by itself, as it is written once."""
+        if isinstance(result, dict) and isinstance(next(iter(result), None), int):
+            before, text = self._live("result", result)
+        else:
+            before, text = b"", f'"result":{_text_of(result)}'
+        return before, self._event("ok", time_ns, lifetime, f'"id":{number},{text}')
 
     def error(
         self, time_ns: int, lifetime: int, number: int, *, kind: str, code: str, message: str
@@ -117,8 +124,8 @@ class EventLines:
             rest += f',"message":{_text_of(message)}'
         return self._event("exit", time_ns, lifetime, rest)
 
-    def _event(self, kind: str, time_ns: int, lifetime: int, rest: str) -> bytes:
-        return f'{{"type":"{kind}","time_ns":{time_ns}{self.by}{lifetime},{rest}}}\n'.encode()
+    def _event(self, kind: str, time_ns: Number, lifetime: int, rest: str) -> bytes:
+        return f'{{"type":"{kind}","time_ns":{time_ns}{self._by}{lifetime},{rest}}}\n'.encode()
 
     def _live(self, name: str, live: Mapping[int, int]) -> tuple[bytes, str]:
         """What must be written before, and the field."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from jax_bridge import client_recorder, compat
-from jax_bridge.client_recorder import ProcessRecorder
 from jax_bridge.recorder.complaints import complain
+from jax_bridge.recorder.process_recorder import ProcessRecorder
 from jax_bridge.recorder.processes import as_file_name, clock_id, host_name, state_of
 
 FORMAT = "coordlab record"

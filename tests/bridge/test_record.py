@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,9 +35,9 @@ from checker.history.jsonl_writer import INLINE_LIVE_SET_MAX
 from checker.history.parts import END_REMARK, RECORDER_LANE, read_part
 from coord_sim.cli.main import main
 from jax_bridge import client_recorder
-from jax_bridge.client_recorder import ProcessRecorder
 from jax_bridge.conditions import BLOCK
-from jax_bridge.recorder import lines, program
+from jax_bridge.recorder import lines, process_recorder, program
+from jax_bridge.recorder.process_recorder import ProcessRecorder
 from tests.bridge.test_wrap import PORT, environment, run
 
 RECORD = (sys.executable, "-m", "coord_sim.cli.main", "record")
@@ -452,31 +454,100 @@ def test_clients_that_call_before_any_has_connected_have_lifetimes_of_their_own(
     assert [event.incarnation for event in events if isinstance(event, Start)] == [8, 7]
 
 
+def recorded_rounds(
+    path: Path, answers: Sequence[object], *, processes: int
+) -> tuple[ProcessRecorder, Callable[..., object]]:
+    """A recorder, and a recorded method like `get_live_nodes` that answers, or raises, these in turn."""
+    recorder = ProcessRecorder(path, process=0, processes=processes)
+    coming = iter(answers)
+
+    def answer(_client: object, _processes: object) -> object:
+        found = next(coming)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    arguments = client_recorder._live_arguments
+    recorded = client_recorder._recorded(
+        lambda _: recorder,
+        answer,
+        operation="live_processes",
+        arguments=arguments,
+        result_of=None,
+        probe=answer,
+    )
+    rounds = client_recorder._recorded_round(lambda _: recorder, answer, recorded, arguments)
+    return recorder, rounds
+
+
+class Client:
+    """Has an identity."""
+
+
 def test_each_live_set_call_is_recorded_with_the_processes_that_it_named(tmp_path: Path) -> None:
     """Whatever the calls before it named, and if the program changes its list meanwhile."""
     path = tmp_path / "part.jsonl"
-    recorder = ProcessRecorder(path, process=0, processes=3)
-    recorder.start(1, 0, 5)
     mine = [0]
-    named: list[Sequence[int]] = [[0, 1], [0, 1], [1, 0], mine, (0, 1), [0, 1, 2], [0, 1], mine]
+    named: list[object] = [[0, 1], [0, 1], [1, 0], mine, (0, 1), [0, 1, 2, 3], [0, 1], mine, mine]
+    recorder, rounds = recorded_rounds(path, [{0: 5}] * len(named), processes=4)
+    client = Client()
+    recorder.start(id(client), 0, 5)
     for processes in named:
         if processes is mine:
             mine[0] += 1
-        arguments = client_recorder._live_arguments(recorder, processes)
-        recorder.ok(1, recorder.invoke(1, "live_processes", arguments), {0: 5})
-        recorder.ok(1, recorder.invoke(1, "key_value_try_get", {"key": "k"}), {"text": "v"})
+        rounds(client, processes)
+        recorder.ok(
+            id(client), recorder.invoke(id(client), "key_value_try_get", {"key": "k"}), None
+        )
     calls = [
         event.arguments.get("participants")
         for event in read(path).events
         if isinstance(event, Invoke) and event.operation == "live_processes"
     ]
-    assert calls == [(0, 1), (0, 1), (0, 1), (1,), (0, 1), None, (0, 1), (2,)]
+    assert calls == [(0, 1), (0, 1), (0, 1), (1,), (0, 1), None, (0, 1), (2,), (3,)]
+
+
+@pytest.mark.parametrize("processes", [3, INLINE_LIVE_SET_MAX + 2])
+def test_a_round_that_is_known_is_recorded_as_one_that_is_not(
+    processes: int, tmp_path: Path
+) -> None:
+    """Answers that change, calls that raise, and clients of the same number one after the other."""
+    everybody = list(range(processes))
+    alive = {process: 100 + process for process in everybody}
+    without = {process: 100 + process for process in everybody[1:]}
+    answers = [alive, alive, without, RuntimeError("ABORTED: x"), without, alive, {}, alive, alive]
+    told = []
+    for name, kind in (("short", list), ("long", tuple)):  # Of other kinds no round is known.
+        recorder, rounds = recorded_rounds(tmp_path / name, answers, processes=processes)
+        first, second = Client(), Client()
+        recorder.start(id(first), 0, 5)
+        for number in range(len(answers)):
+            if number == 7:
+                recorder.start(id(second), 1, 6)
+            with contextlib.suppress(RuntimeError):
+                rounds(first if number < 7 else second, kind(everybody))
+        events = read(tmp_path / name).events
+        told.append([replace(event, time_ns=0) for event in events if not isinstance(event, Start)])
+        assert (recorder.known_round is None) == (kind is tuple)
+    short, long = told
+    assert short == long
+    assert [type(event) for event in short].count(Fail) == 1
+
+
+def test_a_disk_that_is_full_ends_the_recording_of_rounds_and_not_the_rounds(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    alive = {0: 5}
+    _, rounds = recorded_rounds(Path("/dev/full"), [alive] * 3, processes=1)
+    client = Client()
+    assert [rounds(client, [0]) for _ in range(3)] == [alive] * 3
+    assert capfd.readouterr().err.count("recording stopped") == 1
 
 
 def test_constants_are_those_of_the_format_and_of_conditions() -> None:
     """What runs inside programs imports nothing of the checker."""
     assert lines.INLINE_LIVE_SET_MAX == INLINE_LIVE_SET_MAX
-    assert client_recorder.REMARKS == RECORDER_LANE
+    assert process_recorder.REMARKS == RECORDER_LANE
     assert program.END == END_REMARK
     assert client_recorder._BLOCK == BLOCK
     events: list[Event] = []
@@ -502,7 +573,7 @@ def test_killed_by_sigkill_a_recording_loses_at_most_its_last_line(tmp_path: Pat
     """Linux may end a write between two pages of the file."""
     path = tmp_path / "part.jsonl"
     text = f"""
-from jax_bridge.client_recorder import ProcessRecorder
+from jax_bridge.recorder.process_recorder import ProcessRecorder
 recorder = ProcessRecorder({str(path)!r}, process=0, processes=1)
 recorder.start(1, 0, 5)
 print("up", flush=True)

@@ -19,9 +19,9 @@ import pytest
 
 from checker import read
 from checker.history import SHUTDOWN, Crash, Event, Invoke, Leave, Start
-from jax_bridge.client_recorder import ProcessRecorder
 from jax_bridge.recorder import ends
 from jax_bridge.recorder.descriptors import high_descriptor
+from jax_bridge.recorder.process_recorder import ProcessRecorder
 from tests.bridge.test_record import MERGE, RECORD
 from tests.bridge.test_wrap import WRAP, environment, run
 

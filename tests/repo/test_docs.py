@@ -33,6 +33,7 @@ from checker.history.header import CLOCKS, SOURCES, VERSION_KEY
 from checker.history.jsonl_writer import INLINE_LIVE_SET_MAX
 from coord_sim.core.status import Code
 from jax_bridge import client_recorder
+from jax_bridge.recorder import process_recorder
 
 ROOT = Path(__file__).parents[2]
 FORMAT_PAGE = (ROOT / "docs" / "history-format.md").read_text(encoding="utf-8")
@@ -153,7 +154,7 @@ def test_the_page_and_both_recorders_agree_on_the_definite_codes() -> None:
     ends = section(FORMAT_PAGE, "How calls end")
     told = {name for name in names_in(ends) if name.isupper()}
     assert told == {code.name for code in Code if code.definite}
-    assert told == client_recorder._DEFINITE_CODES
+    assert told == process_recorder.DEFINITE_CODES
 
 
 def test_the_page_names_every_operation_of_the_recorder_of_real_processes() -> None:
