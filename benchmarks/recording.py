@@ -1,6 +1,6 @@
 """What the recorder inside a program costs, beside the same program without it, in one run.
 
-    python benchmarks/recording.py [--processes N] [--repetitions N] [--quick]
+    python benchmarks/recording.py [--processes N] [--repetitions N] [--quick] [--soak SECONDS]
 
 **Rounds.** N bare clients of jaxlib, each in a process of its own, meet in rounds of `live_processes`
 on jaxlib's C++ service: one job whose clients are recorded, and one whose clients are not. Both jobs
@@ -13,6 +13,7 @@ changes it.
 **Lines.** Events a second of one recorder, called and answered in a loop: the price of a call is two.
 
 **Memory.** Growth of the resident set while a million events are recorded, after some that fill pools.
+`--soak` records for so long instead, two thousand events a second at most, and prints it every minute.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ HEARTBEAT_S = 600  # Long, so that heartbeats are no part of the load.
 PATIENCE_S = 120.0
 EVENTS = 1_000_000
 EVERYBODY = 8
+SOAK_EVENTS, SOAK_RATE = 1_000, 2_000
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -151,20 +153,32 @@ def compare_rounds(processes: int, repetitions: int, rounds: int) -> None:
     print(f"  ratio             {wall:8.3f}      {cpu:8.3f}       (to be at most 1.1)")
 
 
+class Recording:
+    """What one recorder is given to write.
+
+    Args:
+      folder: Of the file.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._live = {process: 2**63 + process for process in range(EVERYBODY)}
+        path = Path(folder) / "part.jsonl"
+        self._recorder = ProcessRecorder(path, process=0, processes=EVERYBODY)
+        self._recorder.start(1, 0, self._live[0])
+
+    def record(self, events: int) -> None:
+        """Calls and answers, of rounds and of keys."""
+        recorder, live = self._recorder, self._live
+        for number in range(events // 4):
+            recorder.ok(1, recorder.invoke(1, "live_processes", {}), dict(live))
+            arguments = {"key": f"step/{number}", "value": {"text": "x"}}
+            recorder.ok(1, recorder.invoke(1, "key_value_set", arguments), None)
+
+
 def measure_lines(events: int) -> None:
     """Prints how fast one recorder is, and what it holds on to."""
-    live = {process: 2**63 + process for process in range(EVERYBODY)}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "part.jsonl"
-        recorder = ProcessRecorder(path, process=0, processes=EVERYBODY)
-        recorder.start(1, 0, live[0])
-
-        def record(count: int) -> None:
-            for number in range(count // 4):
-                recorder.ok(1, recorder.invoke(1, "live_processes", {}), dict(live))
-                arguments = {"key": f"step/{number}", "value": {"text": "x"}}
-                recorder.ok(1, recorder.invoke(1, "key_value_set", arguments), None)
-
+        record = Recording(folder).record
         record(events // 20)
         before = _resident_bytes()
         began, cpu_began = time.perf_counter(), time.process_time()
@@ -176,6 +190,22 @@ def measure_lines(events: int) -> None:
     print(f"  events a second      {rate:10,.0f}    (to be at least 50,000)")
     print(f"  a second of its CPU  {cpu_rate:10,.0f}")
     print(f"  memory grew by       {grown / 1024:10,.0f} KiB")
+
+
+def soak(seconds: float) -> None:
+    """Prints what one recorder holds on to, minute by minute."""
+    with tempfile.TemporaryDirectory() as folder:
+        recording, events = Recording(folder), 0
+        began_s = told_s = time.monotonic()
+        print(f"{'s':>8}{'events':>14}{'recorder MB':>14}")
+        while (now_s := time.monotonic()) - began_s < seconds or not events:
+            if not events or now_s - told_s >= 60:
+                told_s = now_s
+                memory = f"{_resident_bytes() / 1e6:>14.1f}"
+                print(f"{now_s - began_s:>8.0f}{events:>14}{memory}", flush=True)
+            recording.record(SOAK_EVENTS)
+            events += SOAK_EVENTS
+            time.sleep(SOAK_EVENTS / SOAK_RATE)
 
 
 def _cpu_s(pid: int) -> float:
@@ -195,7 +225,11 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--repetitions", type=int, default=21)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
+    parser.add_argument("--soak", type=float, metavar="SECONDS", help="memory over so long")
     options = parser.parse_args()
+    if options.soak is not None:
+        soak(options.soak)
+        return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # C++ would write lines of its own.
     share = 10 if options.quick else 1
     measure_lines(EVENTS // share)

@@ -1,14 +1,15 @@
 """What `coordlab tap` costs: calls on jaxlib's C++ service, through the tap and without, in one run.
 
-Run as `python benchmarks/tap.py [--quick] [--clients N] [--soak SECONDS]`. Two C++ services, each a
-process of its own, are up during the whole run, and each has as many bare clients of jaxlib's, each in a
-process of its own. Those of one go through a tap, which records. Every measurement is repeated in
-turns, so that what the machine does besides hits both alike; the table shows medians and their ratio,
-and the CPU that the tap and its recorder spent on a call. All processes share the machine's cores.
+Run as `python benchmarks/tap.py [--quick] [--clients N] [--soak SECONDS [--rest SECONDS]]`. Two C++
+services, each a process of its own, are up during the whole run, and each has as many bare clients of
+jaxlib's, each in a process of its own. Those of one go through a tap, which records. Every measurement is
+repeated in turns, so that what the machine does besides hits both alike; the table shows medians and
+their ratio, and the CPU that the tap and its recorder spent on a call. All processes share the machine's
+cores.
 
 `--soak` makes live-set rounds through the tap for so long instead, and prints every few seconds the
 calls so far, calls a second, and the resident memory of the relay and of the recorder. Their growth is
-what counts: nothing of a call that has ended may stay.
+what counts: nothing of a call that has ended may stay. `--rest` leaves the machine to others in between.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def compare(
     )
 
 
-def soak(fleet: Fleet, tap: Tap, clients: int, seconds: float) -> None:
+def soak(fleet: Fleet, tap: Tap, clients: int, seconds: float, rest_s: float) -> None:
     """Makes rounds, and prints what they cost in memory."""
     calls = 0
     began_s = time.monotonic()
@@ -126,6 +127,7 @@ def soak(fleet: Fleet, tap: Tap, clients: int, seconds: float) -> None:
             return
         fleet.cost("round", each)
         calls += each * clients
+        time.sleep(rest_s)
 
 
 def main() -> None:
@@ -136,6 +138,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="shorter runs")
     parser.add_argument("--clients", type=int, default=CLIENTS)
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="rounds for so long")
+    parser.add_argument("--rest", type=float, default=0.0, metavar="SECONDS", help="between them")
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from jaxlib import _jax  # noqa: F401  # Loaded before the clients are forked.
@@ -150,7 +153,7 @@ def main() -> None:
         fleets([plain, tap], options.clients) as (without, through),
     ):
         if options.soak is not None:
-            soak(through, tap, options.clients, options.soak)
+            soak(through, tap, options.clients, options.soak, options.rest)
             return
         print(
             f"{'call':<12}{'without µs':>12}{'tap µs':>12}{'ratio':>8}"

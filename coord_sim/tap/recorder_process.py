@@ -20,6 +20,8 @@ from coord_sim.tap.recording import TapRecording
 _log = logging.getLogger(__name__)
 
 _PIPE_BYTES: Final = 4 << 20
+_NICER: Final = 10
+"""Where cores are short, the job and the relay go first; the recorder still gets a share."""
 _LAST_LINES_S: Final = 30.0
 _BROKEN: Final = 70
 """Exit code of a recorder that raised what nobody expected (EX_SOFTWARE)."""
@@ -48,6 +50,7 @@ class RecorderProcess:
                 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                     signal.signal(number, signal.SIG_IGN)
                 mine.close()
+                os.nice(_NICER)
                 for each in closing:
                     each.close()
                 record(theirs)

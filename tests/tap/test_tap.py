@@ -171,6 +171,12 @@ def test_a_disk_that_is_full_ends_the_recording_and_not_the_job() -> None:
     assert "recording to /dev/full stopped: [Errno 28] No space left on device" in tap.errors
 
 
+def test_the_recorder_lets_the_job_and_the_relay_go_first(tmp_path: Path) -> None:
+    with Tap(tmp_path / "run.jsonl", "127.0.0.1:9") as tap:
+        until(lambda: os.getpriority(os.PRIO_PROCESS, tap.recorder()) > os.getpriority(0, 0))
+        assert tap.end() == 0
+
+
 def test_a_recorder_that_is_killed_ends_the_recording_and_not_the_job(tmp_path: Path) -> None:
     record = tmp_path / "run.jsonl"
     with serve("--processes", "1") as service, Tap(record, service) as tap:
