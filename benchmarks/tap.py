@@ -2,10 +2,10 @@
 
 Run as `python benchmarks/tap.py [--quick] [--clients N] [--soak SECONDS [--rest SECONDS]]`. Two C++
 services, each a process of its own, are up during the whole run, and each has as many bare clients of
-jaxlib's, each in a process of its own. Those of one go through a tap, which records. Every measurement is
-repeated in turns, so that what the machine does besides hits both alike; the table shows medians and
-their ratio, and the CPU that the tap and its recorder spent on a call. All processes share the machine's
-cores.
+jaxlib's, each in a process of its own. Those of one go through a tap, which records. All is measured
+several times in turns, so that what the machine does besides hits both alike; the table shows medians
+and their ratio, and the CPU that the tap and its recorder spent on a call. All processes share the
+machine's cores.
 
 `--soak` makes live-set rounds through the tap for so long instead, and prints every few seconds the
 calls so far, calls a second, and the resident memory of the relay and of the recorder. Their growth is

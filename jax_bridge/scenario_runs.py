@@ -118,7 +118,7 @@ def run_for_real(
       LaunchFailed: the service did not come up.
       RunBroken: the service died by itself, or what carries out the faults; the history is kept.
     """
-    problem = next(_problems(schedule, setting.service), None)
+    problem = next(obstacles(schedule, setting.service), None)
     if problem is not None:
         raise NotForProcesses(problem)
     result = run_job(_job(program, arguments, schedule, setting), setting.say)
@@ -166,8 +166,13 @@ def _is_upper_bound(expected: T) -> bool:
     return not isinstance(expected, Ends) and expected.at_most is not None and not expected.at_least
 
 
-def _problems(schedule: Schedule, service: str) -> Iterator[str]:
-    """Why a schedule cannot be run on a service; nothing if it can."""
+def obstacles(schedule: Schedule, service: str) -> Iterator[str]:
+    """Why a schedule cannot be run on real processes with a service; nothing if it can.
+
+    Args:
+      schedule: Of a simulated job.
+      service: `real` (jaxlib's) or `model` (ours).
+    """
     if schedule.mutant:
         yield f"real processes have no mutants ({schedule.mutant})"
     for fault in schedule.faults:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coord_sim.scenarios.scenario import REAL_FAULTS
 from coord_sim.sim import Run
 from coord_sim.sim.case import Case
 from jax_bridge.differential.comparison import VARIATIONS, Comparison, Verdict, compare
@@ -67,14 +66,6 @@ def run_arm(
 def other_service(service: str) -> str:
     """The service that is not this one."""
     return MODEL if service == REAL else REAL
-
-
-def can_be_real(case: Case) -> bool:
-    """Whether signals and a relay can do all of a case's faults."""
-    return all(
-        isinstance(fault, REAL_FAULTS) and not getattr(fault, "raw", False)
-        for fault in case.schedule.faults
-    )
 
 
 def cut_at(case: Case, limit_s: float) -> Case:

@@ -55,6 +55,7 @@ def draw_case(seed: int) -> Case:
     schedule = replace(
         drawn,
         faults=faults,
+        death_order=(),  # Real services have their own.
         quiet_from_s=quiet_from_s,
         limit_s=quiet_from_s + _QUIET_S,
     )

@@ -8,9 +8,9 @@ from typing import Final
 
 from coord_sim.sim.case import Case
 from coord_sim.sim.shrinking import Budget, shrink
-from jax_bridge.differential.arms import Arm, can_be_real, run_arm
+from jax_bridge.differential.arms import Arm, run_arm
 from jax_bridge.differential.comparison import Verdict
-from jax_bridge.scenario_runs import NotForProcesses
+from jax_bridge.scenario_runs import obstacles
 
 _CANDIDATES_MAX: Final = 100_000
 """What is refused without being run costs nothing."""
@@ -83,15 +83,11 @@ class _Search:
         """Runs a case, unless it costs too much."""
         if case.schedule.seed != self._seed or self.runs >= self._limit.runs:
             return False
-        if not can_be_real(case):
+        if any(obstacles(case.schedule, self.smallest.service)):
             return False
         folder = self._folder / f"try-{self.runs}"
-        try:
-            arm = run_arm(case, self.smallest.service, folder, self._verdict)
-        except NotForProcesses:
-            return False
-        finally:
-            self.runs += 1
+        self.runs += 1
+        arm = run_arm(case, self.smallest.service, folder, self._verdict)
         if arm.comparison.is_same or arm.comparison.level != self._level:
             return False
         self.smallest = arm
