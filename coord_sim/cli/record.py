@@ -18,7 +18,7 @@ from checker.printable import printable
 from coord_sim.cli.commands import exit_code_of_command, running, without_dashes
 from coord_sim.cli.errors import CommandError, complain
 from coord_sim.cli.merge import Reading, check_out, lines_about, save
-from coord_sim.cli.recordings import earlier_recordings, recording_path
+from coord_sim.cli.recordings import recording_path, warn_of_earlier_recordings
 from jax_bridge.recorder.ends import Ends
 from jax_bridge.recorder.preparation import InTheWay, parts_of, prepare, recording, startup_of
 
@@ -138,7 +138,7 @@ def _merge(folder: Path, out: Path) -> bool:
     paths = sorted(parts_of(folder).glob("*.jsonl"))
     if not paths:
         print(NOTHING, file=sys.stderr)
-        _say_what_is_of_others(out, 0)
+        warn_of_earlier_recordings(out, 0)
         return True
     reading = Reading()
     for path in paths:
@@ -159,17 +159,8 @@ def _merge(folder: Path, out: Path) -> bool:
             print(f"coordlab: {printable(line)}", file=sys.stderr)
     if not is_merged:
         complain(f"what the processes wrote is kept in {parts_of(folder)}")
-    _say_what_is_of_others(out, len(jobs))
+    warn_of_earlier_recordings(out, len(jobs))
     return is_merged
-
-
-def _say_what_is_of_others(out: Path, written: int) -> None:
-    """Warns of files that a reader would take for this run's."""
-    for path in earlier_recordings(out, written):
-        print(
-            f"coordlab: warning: {printable(str(path))} is of an earlier run; this one is not in it",
-            file=sys.stderr,
-        )
 
 
 def _by_service(parts: list[Part]) -> list[list[Part]]:

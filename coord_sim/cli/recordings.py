@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from pathlib import Path
+
+from checker.printable import printable
 
 
 def recording_path(path: Path, number: int) -> Path:
@@ -20,3 +23,13 @@ def earlier_recordings(path: Path, written: int) -> list[Path]:
     """
     following = (recording_path(path, number) for number in itertools.count(written + 1))
     return list(itertools.takewhile(Path.exists, following))
+
+
+def warn_of_earlier_recordings(path: Path, written: int) -> None:
+    """Names those files when a run has ended: a reader would take them for its own."""
+    for earlier in earlier_recordings(path, written):
+        print(
+            f"coordlab: warning: {printable(str(earlier))} is of an earlier run; "
+            "this one is not in it",
+            file=sys.stderr,
+        )

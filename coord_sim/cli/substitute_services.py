@@ -60,13 +60,17 @@ class Services:
     Args:
       semantics: The name of their face.
       record: Where the first is recorded, if it is; others have a number in the file's name.
+
+    Attributes:
+      asked: Whether anybody asked for one.
+      started: How many there were.
     """
 
     def __init__(self, semantics: str, record: Path | None) -> None:
         self.asked = False
         self._semantics = semantics
         self._record = record
-        self._started = 0
+        self.started = 0
         self._running: list[_Running] = []
         self._changing = asyncio.Lock()
 
@@ -162,14 +166,14 @@ class Services:
             raise _Refused("UNKNOWN: Failed to start RPC server") from None
         recording = None
         if self._record is not None:
-            path = recording_path(self._record, self._started + 1)
+            path = recording_path(self._record, self.started + 1)
             try:
                 recording = RecordingFile(path)
             except OSError as error:
                 await server.stop()  # It holds the port.
                 raise _Refused(f"INTERNAL: cannot record to {path}: {error.strerror}") from None
         await server.start(recording)
-        self._started += 1
+        self.started += 1
         _log.info(
             "%s: serving %d processes%s",
             request.address,

@@ -17,6 +17,7 @@ from typing import Any
 from coord_sim.cli.commands import exit_code_of_command, running, without_dashes
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.extras import require
+from coord_sim.cli.recordings import warn_of_earlier_recordings
 from coord_sim.cli.substitute_services import Services
 from coord_sim.core.semantics import SHIPPED
 from jax_bridge.substitute.environment import substituting
@@ -88,6 +89,8 @@ def run(options: argparse.Namespace) -> int:
                 thread.end()
         if not services.asked:
             print(NEVER_USED, file=sys.stderr)
+        if options.record is not None:
+            warn_of_earlier_recordings(options.record, services.started)
         return exit_code_of_command(code)
     finally:
         shutil.rmtree(folder)

@@ -254,8 +254,12 @@ def test_a_service_lives_as_long_as_jaxlibs_would_and_each_has_its_recording(
     tmp_path: Path,
 ) -> None:
     record = tmp_path / "run.jsonl"
+    earlier = tmp_path / "run-4.jsonl"
+    earlier.touch()
     output, errors = run_program(tmp_path, SEVERAL_SERVICES, "--record", str(record))
     assert output.split() == ["True"] * 5, errors
+    assert f"{earlier} is of an earlier run" in errors
+    earlier.unlink()
     assert {path.name for path in tmp_path.glob("*.jsonl")} == {
         "run.jsonl",
         "run-2.jsonl",
