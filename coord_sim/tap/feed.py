@@ -28,7 +28,7 @@ PATIENCE_S: Final = 5.0
 """A recorder that takes nothing for so long while the queue is full is given up."""
 
 _HEAD: Final = Struct("<BxxxIQQ")
-_CHUNK: Final = 1 << 20
+_CHUNK: Final = 1 << 18
 _SEND_MAX: Final = 256
 
 
@@ -118,9 +118,12 @@ def read(pipe: socket.socket) -> Iterator[tuple[int, int, int, bytes]]:
 
     A thing that was cut, as its sender was killed, is not told.
     """
+    # `recv` would allocate a chunk each time and give back most of it, of which the C library's heap
+    # grows by megabytes an hour.
+    chunk = memoryview(bytearray(_CHUNK))
     buffer = bytearray()
-    while data := pipe.recv(_CHUNK):
-        buffer += data
+    while received := pipe.recv_into(chunk):
+        buffer += chunk[:received]
         at = 0
         while len(buffer) - at >= _HEAD.size:
             kind, connection, time_ns, size = _HEAD.unpack_from(buffer, at)
