@@ -144,7 +144,7 @@ FINE = b"".join(b"step %d of 9000\n" % step for step in range(9000))
         ("rank-0.err", b"", "nothing is in it"),
         ("rank-0.err", b" \n\n\t\n", "nothing is in it"),
         ("rank-0.err", random.Random(1).randbytes(5000), "lines hold bytes that are no text"),
-        ("rank-0.err.gz", gzip.compress(FINE)[:5000], "cannot be read beyond line"),
+        ("rank-0.err.gz", gzip.compress(FINE, mtime=0)[:5000], "cannot be read beyond line"),
         ("rank-0.err", b"\x28\xb5\x2f\xfd" + b"\0" * 30, "is packed with zstd"),
     ],
 )
@@ -171,7 +171,7 @@ def test_an_empty_log_beside_one_that_tells_is_no_doubt(tmp_path: Path) -> None:
 
 
 def test_a_failure_that_is_seen_counts_more_than_what_could_not_be_read(tmp_path: Path) -> None:
-    (tmp_path / "rank-0.err.gz").write_bytes(gzip.compress(FINE)[:5000])
+    (tmp_path / "rank-0.err.gz").write_bytes(gzip.compress(FINE, mtime=0)[:5000])
     (tmp_path / "rank-1.err").write_bytes(UNHEALTHY)
     (tmp_path / "rank-2.err").write_bytes(b"step\n")
     assert first_cause(tmp_path) == ("silent-death", (2,))
