@@ -18,7 +18,7 @@ from coord_sim.cli.interrupts import end_like_ctrl_c_on_sigterm
 from coord_sim.cli.numbers import positive_int, positive_seconds
 from coord_sim.cli.scenarios import named_scenario, verdict_word
 from coord_sim.cli.terminal import plain
-from coord_sim.scenarios.scenario import PROCESSES
+from coord_sim.scenarios.scenario import PROCESSES, SIMULATOR
 from coord_sim.sim.case import Case
 
 if TYPE_CHECKING:
@@ -150,6 +150,8 @@ def _cases(options: argparse.Namespace) -> list[tuple[str, Case]] | None:
             raise CommandError(
                 f"{name} runs in the simulator only; coordlab scenarios {name} says why"
             )
+        if SIMULATOR not in scenario.runs_on:
+            raise CommandError(f"{name} runs on real processes only: there is nothing to compare")
         if scenario.name in cases:
             raise CommandError(f"--scenario {name}: there are two of the name {scenario.name}")
         case = Case(scenario.program, scenario.schedule, dict(scenario.arguments))

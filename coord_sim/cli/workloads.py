@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from coord_sim.cli.errors import CommandError
-from coord_sim.cli.exit_codes import INVALID, VALID
+from coord_sim.cli.errors import CommandError, complain
+from coord_sim.cli.exit_codes import BAD_INPUT, INVALID, VALID
 from coord_sim.cli.extras import require
 from coord_sim.cli.interrupts import end_like_ctrl_c_on_sigterm
 from coord_sim.cli.terminal import plain
@@ -142,6 +142,9 @@ def _check(workloads: Iterable[Workload], options: argparse.Namespace) -> int:
             _report(workload, options.fault, outcome)
             ran += 1
             failed += bool(outcome.problems)
+    if not ran:
+        complain("nothing was run")
+        return BAD_INPUT
     print(f"{ran - failed} of {ran} as they must be, on the {options.service} service")
     return INVALID if failed else VALID
 

@@ -31,6 +31,7 @@ from coord_sim.sim.simulation import simulate
 
 FORMAT: Final = "coordlab case"
 VERSION: Final = 1
+FILE_BYTES_MAX: Final = 1 << 20
 
 
 class CaseError(CoordSimError, ValueError):
@@ -97,8 +98,12 @@ def read_case(path: str | Path) -> Case:
       CaseError: it is no case, naming the file and what is wrong.
       OSError: it cannot be read.
     """
+    with Path(path).open("rb") as file:
+        data = file.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise CaseError(f"{path}: is longer than 1 MiB")
     try:
-        return parse_case(Path(path).read_text(encoding="utf-8"))
+        return parse_case(data.decode())
     except UnicodeDecodeError:
         raise CaseError(f"{path}: is not UTF-8") from None
     except CaseError as error:

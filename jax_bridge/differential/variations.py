@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from checker.history import Crash as CrashEvent
+from checker.history import Fail, Info, Invoke, Ok, Start
 from checker.history import Fault as FaultEvent
-from checker.history import Invoke, Start
 from coord_sim.faults import Crash, Fault, Partition, Reset, Restart
 from coord_sim.moments import SERVICE, Member, When
 from coord_sim.schedule import Schedule
@@ -54,6 +54,8 @@ class Variation:
       lag_s: A call is made up to this much later than in the real run.
       shifts_s: By fault, how much later (or earlier) it comes.
       start_up_s: A start that did not come to register begins to connect so much later than planned.
+      joining: Any other one begins to connect later by this part, from 0 to 1, of the time that it took.
+      reach: A request arrives up to this part later, from 0 to 1, of the time that its answer took.
       dying: Processes take a while to die of a reset, and send heartbeats meanwhile: this part of that
         time, from 0 to 1, a reset comes later.
       apart_s: A partition of several processes cuts them off one after the other, within this time.
@@ -66,6 +68,8 @@ class Variation:
     lag_s: float
     shifts_s: tuple[float, ...]
     start_up_s: float = 0.0
+    joining: float = 0.0
+    reach: float = 0.0
     dying: float = 0.0
     apart_s: float = 0.0
     death_order: tuple[int, ...] = ()
@@ -80,6 +84,8 @@ def draw_variation(stream: Stream, faults: int, tasks: int) -> Variation:
         lag_s=_one_of(stream, _LAGS_S),
         shifts_s=tuple(_shift_s(stream) for _ in range(faults)),
         start_up_s=_one_of(stream, _START_UPS_S),
+        joining=_part(stream),
+        reach=_part(stream),
         dying=_part(stream),
         apart_s=_one_of(stream, _APART_S),
         death_order=stream.order(tasks),
@@ -88,7 +94,7 @@ def draw_variation(stream: Stream, faults: int, tasks: int) -> Variation:
 
 def changed(stream: Stream, variation: Variation) -> Variation:
     """Draws one that differs from a given one in one thing."""
-    match stream.below(11):
+    match stream.below(13):
         case 0:
             return replace(variation, phase_s=stream.between(0.0, TICK_S))
         case 1:
@@ -115,6 +121,10 @@ def changed(stream: Stream, variation: Variation) -> Variation:
         case 8:
             return replace(variation, apart_s=_one_of(stream, _APART_S), seed=stream.below(1 << 30))
         case 9:
+            return replace(variation, joining=_part(stream))
+        case 10:
+            return replace(variation, reach=_part(stream), seed=stream.below(1 << 30))
+        case 11:
             return replace(variation, death_order=stream.order(len(variation.death_order)))
         case _:
             return replace(variation, seed=stream.below(1 << 30))
@@ -137,6 +147,25 @@ def _shift_s(stream: Stream) -> float:
 # --- the real run's times ----------------------------------------------------------------------
 
 
+_Call: TypeAlias = tuple[int, int, str, str, int]
+"""Process, start, operation, subject, and which of these."""
+
+
+class _Span(NamedTuple):
+    """From when to when something took."""
+
+    began_s: float
+    took_s: float
+
+    def within(self, part: float) -> float:
+        """A moment in it; part 0: the beginning."""
+        return self.began_s + part * self.took_s
+
+
+def _span(began_ns: int, ended_ns: int) -> _Span:
+    return _Span(began_ns / 1e9, (ended_ns - began_ns) / 1e9)
+
+
 class Timing:
     """When things happened in a run on real processes.
 
@@ -148,21 +177,27 @@ class Timing:
     def __init__(self, case: Case, run: Run) -> None:
         self._case = case
         self._end_s = run.end_s
-        self._calls: dict[tuple[int, int, str, str, int], float] = {}
+        self._calls: dict[_Call, _Span] = {}
         self._deaths_s: dict[int, list[float]] = {}
-        self._starts: dict[tuple[int, int], float] = {}
+        self._starts: dict[tuple[int, int], _Span] = {}
         counts: Counter[tuple[int, int, str, str]] = Counter()
+        ended_ns = {
+            event.id: event.time_ns
+            for event in run.history.events
+            if isinstance(event, Ok | Fail | Info)
+        }
         for event in run.history.events:
             if isinstance(event, Start):
                 began_ns = event.time_ns if event.since_ns is None else event.since_ns
-                self._starts[event.process, event.lifetime] = began_ns / 1e9
+                self._starts[event.process, event.lifetime] = _span(began_ns, event.time_ns)
             elif isinstance(event, CrashEvent):
                 self._deaths_s.setdefault(event.process, []).append(event.time_ns / 1e9)
             elif isinstance(event, Invoke):
                 subject = event.arguments.get("key", event.arguments.get("barrier"))
                 key = (event.process, event.lifetime, event.operation, str(subject))
                 counts[key] += 1
-                self._calls[(*key, counts[key])] = event.time_ns / 1e9
+                answered_ns = ended_ns.get(event.id, event.time_ns)
+                self._calls[(*key, counts[key])] = _span(event.time_ns, answered_ns)
         self._faults_s = _times_of(case.schedule.faults, run.history.faults)
 
     def schedule(self, variation: Variation) -> Schedule:
@@ -199,7 +234,9 @@ class Timing:
             start_s = of.start_s(process)
             if start_s is not None:
                 late_s = start_s + variation.start_up_s
-                start_s = self._starts.get((process, 0), late_s) + variation.phase_s
+                seen = self._starts.get((process, 0))
+                start_s = late_s if seen is None else seen.within(variation.joining)
+                start_s += variation.phase_s
             starts_s.append(start_s)
         return replace(
             of,
@@ -223,9 +260,9 @@ class Timing:
     def _began_s(self, process: int, restarted_s: float, variation: Variation) -> float:
         """When a start began to connect: a process needs a while until then."""
         began = [
-            began_s
-            for (whose, _), began_s in self._starts.items()
-            if whose == process and restarted_s <= began_s <= restarted_s + _START_UP_S
+            seen.within(variation.joining)
+            for (whose, _), seen in self._starts.items()
+            if whose == process and restarted_s <= seen.began_s <= restarted_s + _START_UP_S
         ]
         return min(began, default=restarted_s + variation.start_up_s)
 
@@ -326,7 +363,7 @@ class _PacedClient:
 
     Args:
       process: Whose client it is.
-      calls_s: When the real run made each call.
+      calls: When the real run made each call, and how long it took.
       variation: How times are moved.
       lags: Of what each call may be later.
     """
@@ -334,13 +371,13 @@ class _PacedClient:
     def __init__(
         self,
         process: Process,
-        calls_s: Mapping[tuple[int, int, str, str, int], float],
+        calls: Mapping[_Call, _Span],
         variation: Variation,
         lags: Entropy,
     ) -> None:
         self._process = process
         self._client = process.client
-        self._calls_s = calls_s
+        self._calls = calls
         self._variation = variation
         self._lags = lags.stream(f"lags/{process.number}/{process.lifetime}")
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -358,11 +395,10 @@ class _PacedClient:
             self._counts[operation, subject] += 1
             process = self._process
             count = self._counts[operation, subject]
-            seen_s = self._calls_s.get(
-                (process.number, process.lifetime, operation, subject, count)
-            )
-            if seen_s is not None:
-                due_s = seen_s + self._variation.phase_s
+            seen = self._calls.get((process.number, process.lifetime, operation, subject, count))
+            if seen is not None:
+                due_s = seen.within(self._lags.between(0.0, self._variation.reach))
+                due_s += self._variation.phase_s
                 wait_s = due_s - process.clock_s() + self._lags.between(0.0, self._variation.lag_s)
                 if wait_s > 0:
                     await process.sleep(wait_s)

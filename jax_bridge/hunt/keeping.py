@@ -133,6 +133,10 @@ def _script(kind: str, scenario: Scenario | None, service: str) -> str:
 # {shlex.quote(kind)[:200]}
 # Real processes are not deterministic: up to {TRIES} tries.
 # Exit code: 0 seen again, 1 not seen, 2 not run.
+if ! command -v coordlab >/dev/null; then
+    echo "$0: coordlab is not on the path; activate the environment that it is in" >&2
+    exit 2
+fi
 here=$(dirname "$0")
 for try in $(seq {TRIES}); do
     {shlex.join(words)} "$here/{file}"

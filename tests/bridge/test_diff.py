@@ -13,10 +13,11 @@ from coord_sim.cli.diff import service_word
 from coord_sim.cli.exit_codes import BAD_INPUT, VALID
 from coord_sim.cli.main import main
 from coord_sim.cli.scenarios import verdict_word
-from coord_sim.faults import Crash, Restart
+from coord_sim.faults import Crash, Degrade, Restart
 from coord_sim.moments import When
 from coord_sim.scenarios import read_scenario, run_scenario, scenario_named
 from coord_sim.scenarios.scenario import PROCESSES
+from coord_sim.scenarios.writing import to_toml
 from coord_sim.schedule import Schedule
 from coord_sim.sim import End, Run
 from coord_sim.sim.case import Case
@@ -148,6 +149,17 @@ def test_deaths_of_one_tick_may_have_come_in_any_order() -> None:
     assert comparison.explained == ()
 
 
+def test_a_process_may_be_late_with_its_requests() -> None:
+    """On a busy machine; how long each took was recorded."""
+    case = Case("store_traffic", Schedule(processes=3, seed=7, limit_s=40.0), {"steps": 4})
+    late = Degrade(1, 0.5, 3.5, delay_s=0.3)
+    real = replace(case, schedule=replace(case.schedule, faults=(late,))).run()
+    assert differences(outcome_of(real), outcome_of(case.run()))
+    comparison = compare(case, replace(real, schedule=case.schedule), service_word)
+    assert comparison.is_same
+    assert comparison.explained == ()
+
+
 def test_a_false_answer_is_not_found_there() -> None:
     """A live set without a process that was alive all the time: no timing explains that."""
     run = simulated(BACK_SOON)
@@ -271,6 +283,21 @@ def test_a_scenario_that_real_processes_cannot_run_is_refused(
     assert main(["diff", "--scenario", "clock-jump", "--out", str(out)]) == BAD_INPUT
     assert "clock-jump runs in the simulator only" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_a_scenario_that_the_simulator_cannot_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    throttled = replace(
+        scenario_named("single-reset"),
+        runs_on=(PROCESSES,),
+        schedule=Schedule(processes=2, faults=(Degrade(1, 1.0, 2.0, bytes_per_s=100.0),)),
+    )
+    path = tmp_path / "throttled.toml"
+    path.write_text(to_toml(throttled), encoding="utf-8")
+    out = tmp_path / "out"
+    assert main(["diff", "--scenario", str(path), "--out", str(out)]) == BAD_INPUT
+    assert "runs on real processes only" in capsys.readouterr().err
 
 
 @pytest.mark.jax

@@ -20,7 +20,6 @@ from coord_sim.cli.scenarios import verdict_word
 from coord_sim.faults import Crash, Pause, Restart
 from coord_sim.moments import When
 from coord_sim.scenarios import read_scenario, run_scenario
-from coord_sim.scenarios.scenario import REAL_FAULTS
 from coord_sim.schedule import Place, Schedule
 from coord_sim.sim.case import Case, read_case
 from coord_sim.sim.shrinking import Budget, shrink
@@ -64,7 +63,7 @@ def test_all_that_is_drawn_can_be_done_to_real_processes_on_the_real_service() -
     for seed in range(300):
         case = draw_case(seed)
         schedule = case.schedule
-        assert all(isinstance(fault, REAL_FAULTS) for fault in schedule.faults)
+        assert list(obstacles(schedule, REAL)) == []
         assert schedule.heartbeat_timeout_s.is_integer()
         assert not schedule.loss
         kinds |= {type(fault) for fault in schedule.faults}
@@ -237,6 +236,12 @@ def test_what_is_kept_can_be_seen_again_by_its_script(tmp_path: Path) -> None:
         ["sh", str(script)], env=environment, capture_output=True, text=True, check=False
     )
     assert again.returncode == 0, again.stdout + again.stderr
+    environment["PATH"] = "/usr/bin:/bin"
+    again = subprocess.run(
+        ["sh", str(script)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 2
+    assert "coordlab is not on the path" in again.stderr
 
 
 # --- bad input ---------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ def test_the_list_and_an_explanation_need_no_jax() -> None:
         (["nothing"], "no workload is called 'nothing'; there are psum,"),
         (["--fault", "kill", "psum"], "--fault goes with --check"),
         (["--check", "--keep", __file__, "psum"], "it is there, and no folder"),
+        (["--check", "--fault", "kill", "ghost_entry"], "nothing was run"),
     ],
 )
 def test_bad_usage_is_told(

@@ -131,6 +131,11 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         read_case(tmp_path / "case.json")
 
 
+def test_a_file_without_end_is_refused() -> None:
+    with pytest.raises(CaseError, match="longer than 1 MiB"):
+        read_case("/dev/zero")
+
+
 def test_programs_are_found_by_name_in_modules_and_in_files(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(PROGRAM)
