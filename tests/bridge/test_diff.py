@@ -288,11 +288,10 @@ def test_a_scenario_that_real_processes_cannot_run_is_refused(
 def test_a_scenario_that_the_simulator_cannot_run_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    throttled = replace(
-        scenario_named("single-reset"),
-        runs_on=(PROCESSES,),
-        schedule=Schedule(processes=2, faults=(Degrade(1, 1.0, 2.0, bytes_per_s=100.0),)),
-    )
+    scenario = scenario_named("single-reset")
+    faults = (Degrade(1, 1.0, 2.0, bytes_per_s=100.0),)
+    schedule = replace(scenario.schedule, faults=faults)
+    throttled = replace(scenario, runs_on=(PROCESSES,), schedule=schedule)
     path = tmp_path / "throttled.toml"
     path.write_text(to_toml(throttled), encoding="utf-8")
     out = tmp_path / "out"
