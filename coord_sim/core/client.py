@@ -62,7 +62,6 @@ class CoordinationClient:
         "_init_timeout_ns",
         "_interval_ns",
         "_is_connected",
-        "_is_leaving",
         "_new_call",
         "_outage_ns",
         "_outage_since_ns",
@@ -90,7 +89,6 @@ class CoordinationClient:
         self.caller: Caller | None = None
         """What to put into requests; None until connected."""
         self._is_connected = False
-        self._is_leaving = False
         self._beat: Heartbeat | None = None
         self._interval_ns = heartbeat_timeout_ns // 2
         self._init_timeout_ns = init_timeout_ns + seconds(5.0)
@@ -139,10 +137,7 @@ class CoordinationClient:
             self._retry_ns = None
             return [self._register(now_ns)]
         if self._doom is not None and now_ns >= self._doom[0]:
-            reason, is_leaving = self._doom[1], self._is_leaving
-            self._doom = None
-            if is_leaving:
-                return []
+            reason = self._doom[1]
             self.leave()
             return [Fatal(reason)]
         if self._beat_deadline_ns is not None and now_ns >= self._beat_deadline_ns:
@@ -169,10 +164,6 @@ class CoordinationClient:
         late_ns = None if self._registering is None else self._answer_by_ns
         times = (earliest_ns, self._retry_ns, self._poll_ns, doom_ns, late_ns)
         return min((time for time in times if time is not None), default=None)
-
-    def begin_to_leave(self) -> None:
-        """The client has asked to leave: a failed heartbeat does not end its process any more."""
-        self._is_leaving = True
 
     def leave(self) -> None:
         """Ends heartbeats and polls, and forgets a failed heartbeat: the client shuts down."""

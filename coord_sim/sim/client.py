@@ -36,7 +36,7 @@ from coord_sim.sim.waiting import Wait
 LEAVING: Final = Status(
     code=Code.CANCELLED, message="The client is shutting down.", service_error=None
 )
-"""What a call that waits gets when its client leaves, and one that would wait after that."""
+"""What a call that waits gets when its client has left, and one that would wait after that."""
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
@@ -60,14 +60,11 @@ class Calls(Protocol):
     def shutdown_timeout_ns(self) -> int:
         """How long to wait for the answer when leaving."""
 
-    def begin_to_leave(self) -> None:
-        """The process has asked to leave: what it waits for is cancelled."""
-
     def die(self, reason: Status) -> Wait[None]:
         """The client ends the process; what is returned never happens."""
 
     def left(self) -> None:
-        """The process has left the job: its client neither beats nor polls any more."""
+        """The process has left the job: its client neither beats, polls nor waits any more."""
 
 
 class Client:
@@ -83,7 +80,7 @@ class Client:
         self._everybody = everybody
         self._caller = caller
         self._calls = calls
-        self._has_left = False
+        self._asked_to_leave = self._has_left = False
 
     async def get_live_nodes(self, nodes: Sequence[int]) -> LiveSet:
         """Enters the `live_processes` barrier; returns process -> incarnation. Never times out."""
@@ -128,7 +125,7 @@ class Client:
     async def blocking_key_value_get_bytes(
         self, key: str, timeout_in_ms: int | None = None
     ) -> bytes:
-        """Waits for a value. Fails with CANCELLED once the process leaves."""
+        """Waits for a value. Fails with CANCELLED once the process has left."""
         _check(key, str, "key")
         _check(timeout_in_ms, int | None, "timeout_in_ms")
         if self._has_left:
@@ -206,15 +203,19 @@ class Client:
         return await self._ask(WatchTasks(caller=self._caller, version=version), TasksWatched)
 
     async def shutdown(self) -> None:
-        """Leaves the job. A refusal ends the process, as in jaxlib; the second time nothing is sent."""
-        if self._has_left:
+        """Leaves the job. A refusal ends the process, as in jaxlib; the second time nothing is sent.
+
+        Until the answer comes, heartbeats go on, and what waits goes on waiting
+        (`xla/pjrt/distributed/coordination/coordination_service_agent.cc`, `Shutdown`).
+        """
+        if self._asked_to_leave:
             return
-        self._has_left = True
+        self._asked_to_leave = True
         request = ShutdownTask(caller=self._caller, task=self._task)
-        self._calls.begin_to_leave()
         answer = await self._calls.call(request, self._calls.shutdown_timeout_ns)
         if isinstance(answer, Status):
             await self._calls.die(answer)
+        self._has_left = True
         self._calls.left()
 
     async def _call(self, request: Request) -> Answer:

@@ -558,16 +558,12 @@ class Lifetime:
         """How long the client waits for the answer when it leaves."""
         return seconds(self._simulation.schedule.shutdown_timeout_s + 5.0)
 
-    def begin_to_leave(self) -> None:
-        """The client leaves: no failed heartbeat is fatal any more; what it waits for is cancelled."""
-        self._client.begin_to_leave()
+    def left(self) -> None:
+        """The process has left the job: its client neither beats, polls nor waits any more."""
+        self._client.leave()
         for call, opened in list(self._open.items()):
             if opened.name in _CANCELLED_BY_SHUTDOWN:
                 self._queue.after(0, self._receive, self.connection.epoch, call, LEAVING)
-
-    def left(self) -> None:
-        """The process has left the job: its client neither beats nor polls any more."""
-        self._client.leave()
 
     def die(self, reason: Status) -> Wait[None]:
         """The client ends the process, as soon as its program waits: for something that never comes."""

@@ -246,6 +246,32 @@ def test_leaving_cancels_what_waits_and_the_second_time_sends_nothing() -> None:
     assert len([e for e in left.history.events if isinstance(e, Invoke)]) == 3
 
 
+async def leave_apart(process: Process) -> None:
+    """Process 1 leaves four seconds after process 0, which waits for it, with a read open."""
+
+    async def get() -> None:
+        with pytest.raises(ServiceError, match="CANCELLED"):
+            await process.client.blocking_key_value_get("never")
+        process.log("cancelled")
+
+    waiting = process.start(get())
+    await process.sleep(1.0 + 4.0 * process.number)
+    await process.client.shutdown()
+    await waiting
+
+
+def test_what_waits_goes_on_waiting_until_the_process_has_left() -> None:
+    done = run(leave_apart, recoverable=False)
+    assert [line.text for line in done.log] == ["cancelled"] * 2
+    assert all(line.time_s >= 5.0 for line in done.log)
+    assert [end.state for end in done.ends] == ["left", "left"]
+
+
+def test_a_process_that_waits_to_leave_still_dies_of_heartbeats_that_fail() -> None:
+    done = run(leave_apart, Pause(SERVICE, 1.5, 20.0), recoverable=False)
+    assert "the heartbeat of task 0 was not answered in time" in done.ends[0].cause
+
+
 def test_a_process_that_exits_by_itself_leaves_or_crashes_by_its_code() -> None:
     async def program(process: Process) -> None:
         raise SystemExit(process.number)
