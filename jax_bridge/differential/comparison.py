@@ -57,8 +57,10 @@ class Comparison:
 
     @property
     def is_same(self) -> bool:
-        """Whether all that differs is explained."""
-        return not self.differences and self.verdicts[0] == self.verdicts[1]
+        """Whether all that differs is explained; then the verdicts may differ for the same reason."""
+        if self.differences:
+            return False
+        return bool(self.explained) or self.verdicts[0] == self.verdicts[1]
 
     @property
     def level(self) -> str:

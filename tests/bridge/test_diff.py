@@ -187,6 +187,15 @@ def test_runs_with_the_same_facts_must_have_the_same_verdict() -> None:
     assert comparison.level == "verdict"
 
 
+def test_what_is_explained_may_change_the_verdict() -> None:
+    """Who takes time to die may make a call that the checker holds against the service."""
+    run = BACK_SOON.run()
+    late = Difference(Place(1, 0, "key_value_set a", 1), ANSWERS, "OK", ABSENT, 5.0)
+    explained = Comparison(run, 1, (), ((late, KNOWN[1]),), ("invalid", "valid"))
+    assert explained.is_same
+    assert not replace(explained, explained=()).is_same
+
+
 # --- known differences -----------------------------------------------------------------------------
 
 
