@@ -157,7 +157,7 @@ def _echoes(explanation: Explanation, *, show_all: bool) -> Iterator[str]:
 
     processes = sorted({echo.process for echo in echoes if echo.process is not None})
     times = sorted(echo.time_s for echo in echoes if echo.time_s is not None)
-    who = named(processes) if processes else f"{len(echoes)} processes"
+    who = named(processes) if processes or len(echoes) == 1 else f"{len(echoes)} processes"
     when = ""
     if times:
         first, last = clock(times[0]), clock(times[-1])

@@ -67,8 +67,10 @@ def quoted(text: str) -> str:
 
 
 def named(processes: tuple[int, ...] | list[int]) -> str:
-    """`process 3`, `processes 3 and 5`, `processes 0-6 and 9`."""
+    """`process 3`, `processes 3 and 5`, `processes 0-6 and 9`; `a process` where none is known."""
     numbers = sorted(set(processes))
+    if not numbers:
+        return "a process"
     if len(numbers) == 1:
         return f"process {numbers[0]}"
     spans: list[str] = []
@@ -84,4 +86,4 @@ def named(processes: tuple[int, ...] | list[int]) -> str:
 
 def agreeing(processes: tuple[int, ...] | list[int], one: str, many: str) -> str:
     """The processes with the verb in the right number."""
-    return f"{named(processes)} {one if len(set(processes)) == 1 else many}"
+    return f"{named(processes)} {one if len(set(processes)) <= 1 else many}"

@@ -13,7 +13,7 @@ from jax_bridge.explain.histories import HistoryFacts, is_history, read_history
 from jax_bridge.explain.history_rules import STUCK_AFTER_S, causes_in_history
 from jax_bridge.explain.jobs import check_that_of_one_job
 from jax_bridge.explain.log_rules import causes_in_logs, fatal_echoes
-from jax_bridge.explain.logs import LogFile, ProcessLog, Sighting, read_log
+from jax_bridge.explain.logs import LogFile, ProcessLog, Sighting, read_log, with_streams_joined
 from jax_bridge.explain.messages import Role
 
 _EVIDENCE_MAX = 4
@@ -138,15 +138,16 @@ def explain(
     for path in _files(paths):
         material.read(path, report)
     check_that_of_one_job(material.histories)
-    causes = causes_in_logs(material.logs, processes or _size_of(material.histories))
+    logs = with_streams_joined(material.logs)
+    causes = causes_in_logs(logs, processes or _size_of(material.histories))
     for history in material.histories:
         causes += causes_in_history(history, stuck_after_s)
     ranked = _ranked(causes or list(_cannot_tell(material)))
     return Explanation(
         ranked,
-        _echoes(material.logs, ranked),
-        tuple(s for log in material.logs for s in log.sightings if s.message.role is Role.HARMLESS),
-        tuple(s for log in material.logs for s in log.of("proxies-set")),
+        _echoes(logs, ranked),
+        tuple(s for log in logs for s in log.sightings if s.message.role is Role.HARMLESS),
+        tuple(s for log in logs for s in log.of("proxies-set")),
         tuple(material.files),
         tuple(material.unread),
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, cast
@@ -26,6 +27,7 @@ from checker.history import (
     Start,
 )
 from checker.history.header import VERSION_KEY
+from checker.history.parts import END_REMARK, RECORDER_LANE
 from jax_bridge.explain.causes import Evidence, quoted
 from jax_bridge.explain.logs import Sighting
 from jax_bridge.explain.messages import find_known
@@ -37,6 +39,12 @@ ZERO = "zero_monotonic_ns"
 
 HEARTBEAT = "heartbeat"
 REGISTER = "register"
+SHUTDOWN = "shutdown"
+
+MERGED = "merged"
+"""In the header's details: the recordings of which the history was merged."""
+
+_END_REMARK = re.compile(rf"process (\d+): {END_REMARK}.*")
 
 _GZIP = b"\x1f\x8b"
 _LINE_CHARACTERS_MAX = 1 << 26
@@ -56,11 +64,15 @@ class Life:
       end: `crash`, `leave`, or empty while it lives.
       cause: Of a crash.
       end_line: The line that tells the end.
-      last_ns: Its last event.
+      last_ns, last_line: Its last event.
       last_beat_ns, gap_ns, gap_end_ns, gap_line: The last heartbeat; the longest time between two, and
         when and where that ended.
       raised: The line and the text of a block whose body raised.
       calls: How often it called the service.
+      is_leaving: Whether it has asked to leave.
+      left_out: The time and the line of the first answer that does not count it among the live
+        processes, of those after the last that does.
+      is_ended_by_itself: Whether its recorder remarked that the program came to its end.
     """
 
     process: int
@@ -72,6 +84,7 @@ class Life:
     cause: str = ""
     end_line: int = 0
     last_ns: int = 0
+    last_line: int = 0
     last_beat_ns: int | None = None
     last_beat_line: int = 0
     gap_ns: int = 0
@@ -79,6 +92,9 @@ class Life:
     gap_line: int = 0
     raised: tuple[int, str] | None = None
     calls: int = 0
+    is_leaving: bool = False
+    left_out: tuple[int, int] | None = None
+    is_ended_by_itself: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +226,8 @@ def read_history(path: Path, report: Callable[[int], object] | None = None) -> H
             facts.is_cut = True
         facts.notes += reader.notes
         facts.faults = tuple(reader.faults)
+        for fault in facts.faults:
+            _take_remark(facts, fault)
         facts.first_ns = min([facts.first_ns, *(fault.time_ns for fault in facts.faults)])
     return facts
 
@@ -228,7 +246,7 @@ def _take(facts: HistoryFacts, event: Event, line: int) -> None:
     life = facts.lives.get(key)
     if life is None:
         life = facts.lives[key] = Life(*key)
-    life.last_ns = time_ns
+    life.last_ns, life.last_line = time_ns, line
     match event:
         case Start():
             life.started_ns = time_ns
@@ -245,7 +263,9 @@ def _take(facts: HistoryFacts, event: Event, line: int) -> None:
             facts.open_calls[event.id] = OpenCall(event, line)
             _invoked(facts, life, event, line)
         case Ok():
-            facts.open_calls.pop(event.id, None)
+            call = facts.open_calls.pop(event.id, None)
+            if call is not None and call.invoke.operation == LIVE_PROCESSES:
+                _answered(facts, call, event, line)
         case Fail() | Info():
             facts.open_calls.pop(event.id, None)
             text = f"{event.code}: {event.message}"
@@ -254,6 +274,38 @@ def _take(facts: HistoryFacts, event: Event, line: int) -> None:
             life.raised = (line, event.message)
         case _:
             pass
+
+
+def _answered(facts: HistoryFacts, call: OpenCall, answer: Ok, line: int) -> None:
+    """Marks who is in an answer of the live processes, and who is not."""
+    live = answer.result
+    asked = participants_of(facts, call)
+    if not isinstance(live, Mapping) or asked is None:
+        return
+    for life in facts.lives.values():
+        if life.process in live:
+            life.left_out = None
+        elif (
+            life.process in asked
+            and life.started_ns is not None
+            and life.started_ns < call.invoke.time_ns
+            and life.left_out is None
+        ):
+            life.left_out = (answer.time_ns, line)
+
+
+def _take_remark(facts: HistoryFacts, fault: Fault) -> None:
+    """Marks of which start a recorder remarked that its program came to its end."""
+    found = _END_REMARK.fullmatch(fault.name) if fault.lane == RECORDER_LANE else None
+    if found is None:
+        return
+    lives = [
+        life
+        for life in facts.lives.values()
+        if life.process == int(found[1]) and (life.started_ns or 0) <= fault.time_ns
+    ]
+    if lives:
+        max(lives, key=lambda life: life.lifetime).is_ended_by_itself = True
 
 
 def _complain(facts: HistoryFacts, life: Life, line: int, text: str) -> None:
@@ -273,6 +325,7 @@ def _complain(facts: HistoryFacts, life: Life, line: int, text: str) -> None:
 
 def _invoked(facts: HistoryFacts, life: Life, event: Invoke, line: int) -> None:
     life.calls += 1
+    life.is_leaving |= event.operation == SHUTDOWN
     if event.operation == HEARTBEAT:
         if life.last_beat_ns is not None and event.time_ns - life.last_beat_ns > life.gap_ns:
             life.gap_ns = event.time_ns - life.last_beat_ns

@@ -6,12 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
+from checker.history.events import PROTOCOL_OPERATIONS
 from jax_bridge.explain.causes import Cause, Confidence, agreeing, named, quoted
 from jax_bridge.explain.classes import FailureClass
 from jax_bridge.explain.endings import Ending, Way
 from jax_bridge.explain.histories import (
+    MERGED,
     NS_PER_S,
     REGISTER,
+    SHUTDOWN,
     Complaint,
     HistoryFacts,
     Life,
@@ -31,6 +34,9 @@ SERVICE_CRASH = "crash of the service"
 """How a history calls that its service was killed as planned."""
 
 _FAULTS_TOLD = 3
+
+_DEATHS = ("silent-death", "leader-lost")
+"""Not asked for in errors of calls: the history itself tells who died."""
 
 _WENT_ON_CALLS = 5
 """A program that makes more calls after one that failed has borne that."""
@@ -67,6 +73,8 @@ def causes_in_history(facts: HistoryFacts, stuck_after_s: float) -> list[Cause]:
       stuck_after_s: Calls that have waited for so long at its end are stuck.
     """
     found = [*_crashes(facts), *_never_registered(facts), *_stalls(facts), *_strangers(facts)]
+    found += _left_out(facts)
+    found += _recordings_that_stop(facts)
     found += _nobody_connected(facts)
     found += _stuck(facts, round(stuck_after_s * NS_PER_S))
     found += _raised(facts)
@@ -189,13 +197,19 @@ def _leader_left(facts: HistoryFacts, crashed: list[Life]) -> Cause | None:
         return None
     delay_s = (_began_ns(crashed[0]) - left[-1].ended_ns) / NS_PER_S
     others = tuple(sorted({life.process for life in crashed}))
+    at_work = tuple(sorted({life.process for life in crashed if _was_at_work(facts, life)}))
+    begin = "the leader left a finished job: "
+    tail = ""
+    if at_work:
+        begin = ""
+        tail = f"; {agreeing(at_work, 'was', 'were')} at work then, so that it may have ended too early"
     return Cause(
         name="leader-left",
-        sentence=f"the leader left a finished job: process 0 ended in good order at "
+        sentence=f"{begin}process 0 ended in good order at "
         f"{facts.at(left[-1].ended_ns)}, and {agreeing(others, 'ended itself', 'ended themselves')} "
-        f"{delay_s:.1f} s later because the service was gone",
-        failure_class=FailureClass.TEARDOWN,
-        confidence=Confidence.MEDIUM,
+        f"{delay_s:.1f} s later because the service was gone{tail}",
+        failure_class=FailureClass.UNKNOWN if at_work else FailureClass.TEARDOWN,
+        confidence=Confidence.LOW if at_work else Confidence.MEDIUM,
         rank=84,
         processes=(0,),
         evidence=(
@@ -204,6 +218,15 @@ def _leader_left(facts: HistoryFacts, crashed: list[Life]) -> Cause | None:
         ),
         remedy="call jax.distributed.shutdown() in every process; with recoverability, end the program "
         "with a barrier of its own",
+    )
+
+
+def _was_at_work(facts: HistoryFacts, life: Life) -> bool:
+    """Whether it was in a call when it ended, of the program's and not the one to leave."""
+    return any(
+        (call.invoke.process, call.invoke.lifetime) == (life.process, life.lifetime)
+        and call.invoke.operation not in (*PROTOCOL_OPERATIONS, SHUTDOWN)
+        for call in facts.open_calls.values()
     )
 
 
@@ -298,6 +321,62 @@ def _stalls(facts: HistoryFacts) -> Iterator[Cause]:
                 evidence=(facts.evidence(life.last_beat_line, f"the last heartbeat of {who}"),),
                 remedy=f"look at the log of {who} and at its machine",
             )
+
+
+def _left_out(facts: HistoryFacts) -> Iterator[Cause]:
+    """Processes that the service does not count as live, and of which nothing is seen any more."""
+    for life in facts.lives.values():
+        if life.left_out is None or not (_is_silent(life) and _is_left_out(life)):
+            continue
+        who, (seen_ns, line) = f"process {life.process}", life.left_out
+        yield Cause(
+            name="silent-death",
+            sentence=f"{who} died without a word, or was cut off: the last of it is at "
+            f"{facts.at(life.last_ns)}, and from {facts.at(seen_ns)} on the service leaves it out of "
+            "the live processes",
+            failure_class=FailureClass.INFRASTRUCTURE,
+            confidence=Confidence.MEDIUM,
+            rank=73,
+            processes=(life.process,),
+            evidence=(facts.evidence(line, f"live processes without {who}"),),
+            remedy=f"look at the log of {who} and at its machine",
+        )
+
+
+def _recordings_that_stop(facts: HistoryFacts) -> Iterator[Cause]:
+    """Recordings from inside processes end with a remark, unless the process was ended."""
+    details = facts.header.details
+    if facts.header.source != "processes" or not (MERGED in details or "pid" in details):
+        return
+    stopped = [life for life in facts.lives.values() if _is_silent(life) and not _is_left_out(life)]
+    if stopped:
+        processes = tuple(sorted({life.process for life in stopped}))
+        many = "recordings" if len(processes) > 1 else "recording"
+        yield Cause(
+            name="recording-stops",
+            sentence=f"the {many} of {agreeing(processes, 'stops', 'stop')} at "
+            f"{facts.at(max(life.last_ns for life in stopped))}, without a word on how it ended",
+            failure_class=FailureClass.UNKNOWN,
+            confidence=Confidence.LOW,
+            rank=22,
+            processes=processes,
+            evidence=tuple(
+                facts.evidence(life.last_line, f"the last event of process {life.process}")
+                for life in stopped[:3]
+            ),
+            remedy="give `coordlab explain` the logs of the processes as well; the scheduler's events "
+            "may tell how they ended",
+        )
+
+
+def _is_left_out(life: Life) -> bool:
+    """Whether nothing of it is seen after the service had left it out of the live processes."""
+    return life.left_out is not None and life.last_ns <= life.left_out[0]
+
+
+def _is_silent(life: Life) -> bool:
+    """Whether nothing tells that it ended, or was about to."""
+    return not (life.end or life.is_leaving or life.is_ended_by_itself)
 
 
 def _strangers(facts: HistoryFacts) -> Iterator[Cause]:
@@ -400,10 +479,10 @@ def _errors_of_calls(facts: HistoryFacts) -> Iterator[Cause]:
         log.sightings.append(sighting)
         log.counts[sighting.message.name] = log.counts.get(sighting.message.name, 0) + 1
     for cause in causes_in_logs(last.values(), len(facts.header.participants)):
-        if cause.name != "silent-death":  # The history itself tells who died.
+        if cause.name not in _DEATHS:
             yield replace(cause, rank=min(cause.rank, 79))
     for cause in causes_in_logs(borne.values(), len(facts.header.participants)):
-        if cause.name != "silent-death":
+        if cause.name not in _DEATHS:
             yield replace(
                 cause,
                 rank=min(cause.rank, 25),

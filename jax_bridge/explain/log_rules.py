@@ -20,13 +20,13 @@ from jax_bridge.explain.messages import Role, by_name, numbers_in
 
 _EVIDENCE_MAX = 3
 _SAME_MOMENT_S = 0.5
-_WENT_ON_LINES = 5
-"""A program that prints more lines after an exception has not ended with it."""
-
 _FINISHED = re.compile(
     r"\b(?:finish(?:ed)?|done|complete(?:d)?|end(?:ed)? of training|success(?:ful)?(?:ly)?)\b",
     re.IGNORECASE,
 )
+
+_PART_OF_WORK = re.compile(r"\b(?:step|epoch|iteration|batch|round|checkpoint)\b", re.IGNORECASE)
+"""What may be done although the work is not."""
 
 _CAUSE_OF_ORIGIN = {
     "different-incarnation": "restart-into-session",
@@ -36,6 +36,9 @@ _CAUSE_OF_ORIGIN = {
     "cancelled-by-scheduler": "preempted",
 }
 """Origins whose cause has a name of its own; others are called as their message."""
+
+_WHY_SIGTERM = ("cancelled-by-scheduler", "time-limit")
+"""A scheduler ends processes by SIGTERM, and says why in a line of its own."""
 
 _SHUT_DOWN = "Jax service shutting down"
 """The last word of jaxlib's service when it is ended in good order."""
@@ -101,6 +104,7 @@ def causes_in_logs(logs: Iterable[ProcessLog], processes: int | None) -> list[Ca
     rules = (
         _origins,
         _exceptions,
+        _cut_exceptions,
         _silent,
         _leader,
         _unregistered,
@@ -111,7 +115,7 @@ def causes_in_logs(logs: Iterable[ProcessLog], processes: int | None) -> list[Ca
         _collectives,
         _unknown_errors,
     )
-    return [cause for rule in rules for cause in rule(job)]
+    return [cause for rule in rules for cause in rule(job)] or list(_only_echoes(job))
 
 
 def fatal_echoes(logs: Iterable[ProcessLog]) -> list[tuple[int | None, float | None, Evidence]]:
@@ -156,6 +160,8 @@ def _origins(job: JobLogs) -> Iterator[Cause]:
                 "job of this size"
             )
             rank = 95
+        elif name in _WHY_SIGTERM:
+            rank = 86
         elif name == "sigterm":
             first, fatal_s = sightings[0], job.first_fatal_s()
             sentence = f"{agreeing(processes, 'was', 'were')} told to end (SIGTERM): a preemption"
@@ -195,11 +201,11 @@ def _exceptions(job: JobLogs) -> Iterator[Cause]:
     by_text: dict[str, list[Raised]] = defaultdict(list)
     for log in job.logs:
         for raised in log.raised:
-            if not raised.known:
+            if raised.is_origin:
                 by_text[raised.text].append(raised)
     for text, all_raised in by_text.items():
         processes = _processes(all_raised)
-        went_on = all(raised.lines_after > _WENT_ON_LINES for raised in all_raised)
+        went_on = all(raised.went_on for raised in all_raised)
         interrupted = text.startswith("KeyboardInterrupt")
         details = []
         if went_on:
@@ -212,11 +218,9 @@ def _exceptions(job: JobLogs) -> Iterator[Cause]:
                 f"{agreeing(processes, 'waited', 'waited')} in the exit barrier then, as JAX does; to "
                 "the others that looked like a hang until the shutdown time-out"
             )
-        who = named(processes) if processes else "a process"
-        frame = next((raised.frame for raised in all_raised if raised.frame), "")
         yield Cause(
             name="interrupted" if interrupted else "program-raised",
-            sentence=f"{who} raised {text}" + (f", at {frame}" if frame else ""),
+            sentence=f"{named(processes)} raised {text}{_place(all_raised)}",
             failure_class=FailureClass.USER_ERROR,
             confidence=Confidence.LOW if went_on or interrupted else Confidence.HIGH,
             rank=30 if went_on or interrupted else 80,
@@ -224,6 +228,31 @@ def _exceptions(job: JobLogs) -> Iterator[Cause]:
             evidence=_some(raised.evidence for raised in all_raised),
             remedy="mend the program; python -u shows what it printed before",
             details=tuple(details),
+        )
+
+
+def _place(all_raised: list[Raised]) -> str:
+    frame = next((raised.frame for raised in all_raised if raised.frame), "")
+    return f", at {frame}" if frame else ""
+
+
+def _cut_exceptions(job: JobLogs) -> Iterator[Cause]:
+    """Tracebacks that do not tell what was raised: an echo may be cut like anything else."""
+    by_end: dict[bool, list[Raised]] = defaultdict(list)
+    for log in job.logs:
+        by_end[bool(log.fatal)] += [one for one in log.raised if not (one.text or one.known)]
+    for ended_itself, cut in by_end.items():
+        if not cut:
+            continue
+        yield Cause(
+            name="exception-cut-off",
+            sentence=f"{named(_processes(cut))} raised an exception whose text is cut off{_place(cut)}",
+            failure_class=FailureClass.UNKNOWN,
+            confidence=Confidence.LOW,
+            rank=45 if ended_itself else 61,
+            processes=_processes(cut),
+            evidence=_some(raised.evidence for raised in cut),
+            remedy="look at that place in the program, and at what the other causes say",
         )
 
 
@@ -248,7 +277,8 @@ def _silent(job: JobLogs) -> Iterator[Cause]:
         if not logs:
             yield Cause(
                 name="silent-death",
-                sentence=f"process {process} stopped sending heartbeats; its log is not among the files",
+                sentence=f"process {process} stopped sending heartbeats; nothing of it is among the "
+                "files",
                 failure_class=FailureClass.INFRASTRUCTURE,
                 confidence=Confidence.LOW,
                 rank=60,
@@ -268,7 +298,7 @@ def _silent(job: JobLogs) -> Iterator[Cause]:
 def _lost_alone(job: JobLogs, log: ProcessLog) -> bool:
     """Whether a process lost the service while the service and most others went on."""
     leaders = job.leaders()
-    lost = [other for other in job.logs if other.has_fatal("service-lost")]
+    lost = [other for other in job.logs if other.lost_service()]
     return (
         log in lost
         and not any(leader in lost or leader.raised for leader in leaders)
@@ -280,11 +310,12 @@ def _silence(
     job: JobLogs, process: int, log: ProcessLog, told: Sighting, *, all_told: bool
 ) -> Cause | None:
     own_s = log.fatal_s
-    lost = [s for s in log.fatal if s.message.name == "service-lost"]
-    if lost:
+    lost = log.lost_service()
+    if lost is not None:
         if not _lost_alone(job, log):
             return None
-        detail = lost[0].fields.get("detail", "").strip()
+        details = [s.fields.get("detail", "").strip() for s in log.fatal]
+        detail = next((words for words in details if words), "")
         return Cause(
             name="connection-lost",
             sentence=f"process {process} lost its connection to the service"
@@ -296,7 +327,7 @@ def _silence(
             confidence=Confidence.HIGH,
             rank=82,
             processes=(process,),
-            evidence=(lost[0].evidence, told.evidence),
+            evidence=(lost, told.evidence),
             remedy="look at the network between that machine and the service; run the job again",
         )
     if log.fatal:
@@ -369,14 +400,15 @@ def _leader(job: JobLogs) -> Iterator[Cause]:
         for task in numbers_in(sighting.fields["tasks"])
     }
     leaders = job.leaders()
-    lost = [
-        log
-        for log in job.logs
-        if log.has_fatal("service-lost") and log.process not in unhealthy and log not in leaders
-    ]
-    if not lost or any(log.has_origin() or log.fatal for log in leaders):
+    all_lost = [log for log in job.logs if log.lost_service() and log.process not in unhealthy]
+    where = "nothing of process 0 is among the files"
+    if leaders and all(leader in all_lost for leader in leaders):
+        where = "process 0 lost it as the others did, so that it ran elsewhere; its log is missing"
+        leaders = []
+    lost = [log for log in all_lost if log not in leaders]
+    if not lost or any(log.has_origin() or log.fatal or log.ended_by for log in leaders):
         return
-    evidence = _some(log.verdict for log in lost)
+    evidence = _some(shown for log in lost if (shown := log.lost_service()))
     times = [log.fatal_s for log in lost if log.fatal_s is not None]
     when = f" at {clock(min(times))}" if times else ""
     tail = f"; {named(_processes(lost))} ended at once because of it" if _processes(lost) else ""
@@ -384,7 +416,7 @@ def _leader(job: JobLogs) -> Iterator[Cause]:
     if not leaders:
         yield Cause(
             name="leader-lost",
-            sentence=f"the service was lost{when}; the log of process 0 is not among the files{tail}",
+            sentence=f"the service was lost{when}; {where}{tail}",
             failure_class=FailureClass.INFRASTRUCTURE,
             confidence=Confidence.LOW,
             rank=50,
@@ -394,7 +426,7 @@ def _leader(job: JobLogs) -> Iterator[Cause]:
         )
         return
     leader = leaders[-1]
-    if leader.is_service and (doubted := _service_doubted(leader, lost, when, tail)):
+    if leader.is_service and (doubted := _service_doubted(leader, lost, evidence, when, tail)):
         yield doubted
         return
     who = (
@@ -429,10 +461,14 @@ def _leader(job: JobLogs) -> Iterator[Cause]:
 
 
 def _service_doubted(
-    service: ProcessLog, lost: list[ProcessLog], when: str, tail: str
+    service: ProcessLog,
+    lost: list[ProcessLog],
+    shown: tuple[Evidence, ...],
+    when: str,
+    tail: str,
 ) -> Cause | None:
     """What the log of a service says against its having died without a word; None if nothing."""
-    evidence = (service.end_of_messages(), *_some(log.verdict for log in lost))[:_EVIDENCE_MAX]
+    evidence = (service.end_of_messages(), *shown)[:_EVIDENCE_MAX]
     times = [log.fatal_s for log in lost if log.fatal_s is not None]
     if service.services > 1:
         return Cause(
@@ -533,6 +569,20 @@ def _unregistered(job: JobLogs) -> Iterator[Cause]:
         yield _never_seen(
             job, count, tuple(sorted(missing_ids)), waiting, Confidence.MEDIUM, remedy
         )
+    elif leader_waited and size is not None:
+        yield Cause(
+            name="service-not-reached",
+            sentence=f"{named(waiters)}, all there are, were started and waited to register, but the "
+            "service did not see all of them: some did not reach it, as they were given another "
+            "address or port, or something stands between; the logs do not tell which",
+            failure_class=FailureClass.INFRASTRUCTURE,
+            confidence=Confidence.LOW,
+            rank=55,
+            processes=(),
+            evidence=_some(sighting.evidence for sighting in waiting),
+            remedy="compare the coordinator addresses that the processes were given; "
+            + by_name("no-registration").remedy,
+        )
     elif leader_waited:
         yield Cause(
             name="never-seen",
@@ -548,10 +598,9 @@ def _unregistered(job: JobLogs) -> Iterator[Cause]:
     else:
         yield Cause(
             name="service-not-reached",
-            sentence=f"{agreeing(waiters, 'was', 'were') if waiters else 'a process was'} "
-            "not registered until the time-out: the service was not there, refused, did not reply "
-            "(a firewall), its name did not resolve, or other processes were missing; such a log "
-            "cannot tell which",
+            sentence=f"{agreeing(waiters, 'was', 'were')} not registered until the time-out: the "
+            "service was not there, refused, did not reply (a firewall), its name did not resolve, or "
+            "other processes were missing; such a log cannot tell which",
             failure_class=FailureClass.INFRASTRUCTURE,
             confidence=Confidence.LOW,
             rank=50,
@@ -573,7 +622,10 @@ def _never_seen(  # noqa: PLR0917 - all of one cause
     for process in missing:
         logs = job.of(process)
         if logs and logs[-1].lines:
-            details.append(f"process {process} did start; its log ends: {logs[-1].end().text}")
+            last = logs[-1].last
+            details.append(
+                f"process {process} did start" + (f"; its log ends: {last.text}" if last else "")
+            )
     who = f"{agreeing(missing, 'was', 'were')} never seen" if missing else "some were never seen"
     return Cause(
         name="never-seen",
@@ -595,14 +647,10 @@ def _heartbeats_unanswered(job: JobLogs) -> Iterator[Cause]:
     processes = _processes(sightings)
     message = by_name("heartbeat-unanswered")
     if len(processes) > 1 or len(job.logs) == 1:
-        sentence = (
-            f"the service stood still: it did not answer the heartbeats of {named(processes)}"
-            if processes
-            else "the service stood still: it did not answer a heartbeat"
-        )
         yield Cause(
             name="service-stalled",
-            sentence=sentence,
+            sentence="the service stood still: it did not answer the heartbeats of "
+            f"{named(processes)}",
             failure_class=message.failure_class,
             confidence=Confidence.HIGH if len(processes) > 1 else Confidence.LOW,
             rank=72,
@@ -672,11 +720,6 @@ def _barrier_timeout(job: JobLogs, barrier: str, sightings: list[Sighting]) -> C
         waiters = set(_processes(sightings))
         missing = tuple(sorted(set(range(int(total))) - waiters))
     count = f" ({arrived} of {total} came)" if arrived and total else ""
-    details = [
-        f"the log of process {process} ends: {logs[-1].end().text}"
-        for process in missing
-        if (logs := job.of(process))
-    ]
     who = f"{agreeing(missing, 'did', 'did')} not reach" if missing else "not all reached"
     return Cause(
         name="barrier-timeout",
@@ -687,7 +730,16 @@ def _barrier_timeout(job: JobLogs, barrier: str, sightings: list[Sighting]) -> C
         processes=missing,
         evidence=_some(sighting.evidence for sighting in sightings),
         remedy=sightings[0].message.remedy,
-        details=tuple(details),
+        details=_last_lines(job, missing),
+    )
+
+
+def _last_lines(job: JobLogs, processes: tuple[int, ...]) -> tuple[str, ...]:
+    """What the programs of these processes printed last, as far as they printed anything."""
+    return tuple(
+        f"the log of process {process} ends: {last.text}"
+        for process in processes
+        if (logs := job.of(process)) and (last := logs[-1].last)
     )
 
 
@@ -719,24 +771,37 @@ def _late_leavers(job: JobLogs) -> Iterator[Cause]:
     first = fields.get("first")
     arrived, total = fields.get("arrived"), fields.get("all")
     count = f"{arrived} of {total} left; " if arrived and total else ""
-    details = [
-        f"the log of process {process} ends: {logs[-1].end().text}"
-        for process in missing
-        if (logs := job.of(process))
-    ]
+    details = list(_last_lines(job, missing))
     if first is not None:
         details.append(f"process {first} was the first to leave")
-    who = agreeing(missing, "did", "did") if missing else "some did"
+    who = f"{named(missing)} did" if missing else "some did"
+    sentence = f"{count}{who} not leave within the shutdown time-out, which ends all processes"
+    was_done = _was_done(job, fields)
+    if not was_done:
+        sentence += "; nothing shows that the work was done: who left may have ended too early"
     yield Cause(
         name="late-leaver",
-        sentence=f"{count}{who} not leave within the shutdown time-out, which ends all processes",
-        failure_class=FailureClass.TEARDOWN,
-        confidence=Confidence.MEDIUM,
+        sentence=sentence,
+        failure_class=FailureClass.TEARDOWN if was_done else FailureClass.UNKNOWN,
+        confidence=Confidence.MEDIUM if was_done else Confidence.LOW,
         rank=60,
         processes=missing,
         evidence=_some(sighting.evidence for sighting in sightings),
         remedy=by_name("shutdown-timeout").remedy,
         details=tuple(details),
+    )
+
+
+def _was_done(job: JobLogs, fields: dict[str, str]) -> bool:
+    """Whether most processes were leaving, or who left first says that it has finished."""
+    if 2 * int(fields.get("arrived", 0)) > int(fields.get("all", 0)):
+        return True
+    logs = job.of(int(fields["first"])) if "first" in fields else job.logs
+    return any(
+        log.last is not None
+        and _FINISHED.search(log.last.text)
+        and not _PART_OF_WORK.search(log.last.text)
+        for log in logs
     )
 
 
@@ -751,9 +816,7 @@ def _collectives(job: JobLogs) -> Iterator[Cause]:
             message = sightings[0].message
             yield Cause(
                 name=name,
-                sentence=f"{named(_processes(sightings))}: {message.meaning}"
-                if _processes(sightings)
-                else message.meaning,
+                sentence=f"{named(_processes(sightings))}: {message.meaning}",
                 failure_class=message.failure_class,
                 confidence=Confidence.LOW,
                 rank=40,
@@ -793,4 +856,26 @@ def _unknown_errors(job: JobLogs) -> Iterator[Cause]:
             processes=_processes(fatal),
             evidence=_some(log.verdict for log in fatal),
             remedy="read the status at the end of the message",
+        )
+
+
+def _only_echoes(job: JobLogs) -> Iterator[Cause]:
+    """Nothing tells what began; but processes ended themselves, or calls failed."""
+    shown = [
+        one
+        for log in job.logs
+        for one in ([log.verdict] if log.fatal else [raised.evidence for raised in log.raised])
+    ]
+    if shown:
+        processes = _processes(log for log in job.logs if log.fatal or log.raised)
+        yield Cause(
+            name="only-echoes",
+            sentence=f"{named(processes)} failed because of something else, which these files do not "
+            "show",
+            failure_class=FailureClass.UNKNOWN,
+            confidence=Confidence.LOW,
+            rank=10,
+            processes=(),
+            evidence=_some(shown),
+            remedy="give the logs of all processes, and the history if there is one",
         )

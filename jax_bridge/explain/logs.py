@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,10 +10,13 @@ from jax_bridge.explain.causes import QUOTE_MAX, Evidence, quoted
 from jax_bridge.explain.entries import Entry, entries
 from jax_bridge.explain.lines import LogReader
 from jax_bridge.explain.messages import Found, KnownMessage, Role, find_known
-from jax_bridge.explain.naming import is_service, process_of
+from jax_bridge.explain.naming import is_service, process_in_label, process_of, without_stream
 
 _KEPT = 3
 """First sightings of a kind that are kept; of later ones, the last."""
+
+_WENT_ON_LINES = 5
+"""A program that prints more lines after an exception has not ended with it."""
 
 _SERVICE_BEGINS = "Initializing CoordinationService"
 
@@ -48,7 +51,7 @@ class Raised:
     """An exception that a log shows.
 
     Attributes:
-      text: Its first line, `Type: text`.
+      text: Its first line, `Type: text`; empty where the log is cut or torn before it.
       evidence: Where it stands.
       process: Whose log it is in.
       frame: The innermost place in the program's own files, `FILE:LINE`, or empty.
@@ -62,6 +65,16 @@ class Raised:
     frame: str
     known: tuple[KnownMessage, ...]
     lines_after: int = 0
+
+    @property
+    def is_origin(self) -> bool:
+        """Whether it is an exception of the program's own; without its text that is not known."""
+        return bool(self.text) and not self.known
+
+    @property
+    def went_on(self) -> bool:
+        """Whether the program printed more than the end of it, so that it has not ended with this."""
+        return self.lines_after > _WENT_ON_LINES
 
 
 @dataclass(slots=True)
@@ -126,14 +139,38 @@ class ProcessLog:
         return any(sighting.message.name in names for sighting in self.fatal)
 
     def has_origin(self) -> bool:
-        """Whether something began here: an exception of the program's own, or a known origin."""
+        """Whether something began here: a known origin, or an exception that is no echo.
+
+        One whose text is cut off is none where the process ended itself, as both are mostly one thing.
+        """
         return any(s.message.role is Role.ORIGIN for s in self.sightings) or any(
-            not raised.known for raised in self.raised
+            raised.is_origin or not (raised.text or self.fatal) for raised in self.raised
+        )
+
+    @property
+    def ended_by(self) -> Raised | None:
+        """The last exception, if the program did not go on after it."""
+        return self.raised[-1] if self.raised and not self.raised[-1].went_on else None
+
+    def lost_service(self) -> Evidence | None:
+        """What shows that the process lost the service: it ended itself for that, or a call failed."""
+        if self.has_fatal("service-lost"):
+            return self.verdict
+        return next(
+            (
+                raised.evidence
+                for raised in self.raised
+                if not raised.went_on and any(m.name == "call-lost-service" for m in raised.known)
+            ),
+            None,
         )
 
     def end(self) -> Evidence:
         """How the log ends, to be quoted."""
-        return self.last or Evidence(str(self.path), 0, f"{self.lines} lines")
+        said = (
+            f"{self.lines} lines, none of them the program's" if self.lines else "nothing is in it"
+        )
+        return self.last or Evidence(str(self.path), 0, said)
 
     def end_of_messages(self) -> Evidence:
         """The last message of the C++ libraries, to be quoted; without one, how the log ends."""
@@ -176,25 +213,57 @@ def read_log(path: Path, report: Callable[[int], object] | None = None) -> LogFi
     """
     process, start = process_of(path)
     reader = LogReader(path)
-    logs: dict[int | None, ProcessLog] = {}
-    for entry in entries(_reported(reader, report)):
+    notes: list[str] = []
+    logs: dict[str, ProcessLog] = {}
+    for entry in entries(_reported(reader, report), notes.append):
         log = logs.get(entry.label)
         if log is None:
-            number = process if entry.label is None else entry.label
+            labelled = process_in_label(entry.label)
+            number = process if labelled is None else labelled
             log = logs[entry.label] = ProcessLog(path, number, start, is_service(path))
         _take(log, entry)
-    if len(logs) > 1:
-        logs.pop(None, None)  # Lines of the launcher itself, before the first rank's.
+    if len(logs) > 1 and "" in logs and not logs[""].sightings:
+        del logs[""]  # Lines of the launcher itself, before the first rank's.
     if not logs:
-        logs[None] = ProcessLog(path, process, start, is_service(path))
+        logs[""] = ProcessLog(path, process, start, is_service(path))
     return LogFile(
         path,
         tuple(logs.values()),
         reader.line,
-        tuple(reader.notes()),
+        (*reader.notes(), *notes),
         reader.is_empty(),
         reader.doubt(),
     )
+
+
+def with_streams_joined(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
+    """Joins what a process wrote to its standard error and to its standard output, a file each."""
+    joined: dict[tuple[Path, int | None, int], ProcessLog] = {}
+    kept = []
+    for log in logs:
+        key = log.path.with_name(without_stream(log.path.name)), log.process, log.start
+        other = joined.setdefault(key, log)
+        if other is log or other.path == log.path:
+            kept.append(log)
+        else:
+            _join(other, log)
+    return kept
+
+
+def _join(log: ProcessLog, other: ProcessLog) -> None:
+    """Adds another stream to a log; the last line is that of the standard output, if it has one."""
+    log.sightings += other.sightings
+    log.raised += other.raised
+    log.errors += other.errors
+    for name, count in other.counts.items():
+        log.counts[name] = log.counts.get(name, 0) + count
+    log.lines += other.lines
+    log.services += other.services
+    log.first_s = min((s for s in (log.first_s, other.first_s) if s is not None), default=None)
+    log.last_s = max((s for s in (log.last_s, other.last_s) if s is not None), default=None)
+    is_output = "out" in other.path.name
+    log.last = (other.last or log.last) if is_output else (log.last or other.last)
+    log.last_message = log.last_message or other.last_message
 
 
 def _reported(
@@ -258,8 +327,8 @@ def _keep(log: ProcessLog, entry: Entry, text: str, found: Found) -> None:
 
 def _keep_raised(log: ProcessLog, entry: Entry) -> None:
     known = tuple(found.message for found in find_known(entry.text))
-    exception = entry.exception.partition("\n")[0] or entry.texts[-1]
-    evidence = _evidence(log, entry.exception_line or entry.line, exception)
+    exception = entry.exception.partition("\n")[0]
+    evidence = _evidence(log, entry.exception_line or entry.line, exception or entry.texts[-1])
     raised = Raised(exception, evidence, log.process, entry.frame, known)
     if len(log.raised) > _KEPT:
         log.raised[-1] = raised

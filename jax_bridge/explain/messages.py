@@ -105,6 +105,11 @@ _MISSING = (
     r"(?:.*?Some timed out task names:\n(?P<missing>(?:\S*?\d+\n?)+))?"
 )
 
+_CONNECTION_ENDED = (
+    r"Connection reset|Connection refused|Broken pipe|Socket closed|Stream removed|GOAWAY"
+    r"|[Ff]ailed to connect|keepalive watchdog"
+)
+
 _GLOO = tuple(words for words in CANCELLED if words.startswith("Gloo"))
 _GLOO_FAILED = "|".join(re.escape(words) for words in _GLOO if words.endswith("failed"))
 _GLOO_TIMED_OUT = "|".join(re.escape(words) for words in _GLOO if words.endswith("timed out"))
@@ -271,6 +276,29 @@ KNOWN_MESSAGES = (
         "if all processes say so look at process 0, if one alone at its network",
     ),
     _row(
+        "call-lost-service",
+        "RuntimeError: ",
+        r"\b(?:Jax|Xla)RuntimeError: (?:(?:UNAVAILABLE|CANCELLED|ABORTED): (?![^\n]*Gloo)[^\n]*"
+        rf"(?:{_CONNECTION_ENDED}|\nAdditional GRPC error information from remote target coordination_)"
+        r"|INTERNAL: Coordination service has stopped)",
+        Role.SYMPTOM,
+        INFRASTRUCTURE,
+        "a call of the service failed, as the connection to it had ended: process 0 died or left, or "
+        "this connection was reset",
+        "if all processes say so look at process 0, if one alone at its network",
+        recorded=False,
+    ),
+    _row(
+        "call-after-failure",
+        "Agent must be in CONNECTED state",
+        r"Agent must be in CONNECTED state\. It is currently in ERROR",
+        Role.ECHO,
+        UNKNOWN,
+        "a call was made when the job had failed already",
+        "look for what was earlier",
+        recorded=False,
+    ),
+    _row(
         "polled-error",
         "Polled an error from coordination service",
         r"Polled an error from coordination service",
@@ -406,6 +434,16 @@ KNOWN_MESSAGES = (
         TEARDOWN,
         "a pending read was cut when the service stopped",
         "nothing: this is noise of a job that ends",
+        recorded=False,
+    ),
+    _row(
+        "preemption-barrier-uncancelled",
+        "Failed to cancel preemption barrier",
+        r"Failed to cancel preemption barrier: [^\n]*non-existent barrier",
+        Role.ECHO,
+        TEARDOWN,
+        "the preemption service ended, as the service was gone or the job had failed",
+        "look for what was earlier",
         recorded=False,
     ),
     _row(

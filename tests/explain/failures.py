@@ -86,6 +86,10 @@ class Job:
                 raise TimeoutError(f"{self.folder}: {text!r} is not in the logs of {wanted}")
             time.sleep(POLL_S)
 
+    def tell(self, name: str) -> None:
+        """Lets the processes go on that await this file."""
+        (self.folder / name).touch()
+
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
@@ -145,8 +149,13 @@ def missing_task(job: Job) -> None:
 
 
 def missing_task_noticed_by_the_service(job: Job) -> None:
-    for process in range(job.processes - 1):
-        job.start(process, *(["serve-brief"] if process == 0 else []), "connect", "wait")
+    """Those who come are loaded before the service is there, as it does not wait for long."""
+    for process in range(1, job.processes - 1):
+        job.start(process, "load", "await:served", "connect", "wait")
+    job.await_text("loaded")
+    job.start(0, "serve-brief", "say:serving", "connect", "wait")
+    job.await_text("serving", "process-0-0")
+    job.tell("served")
     job.await_end()
 
 
@@ -175,15 +184,18 @@ def restarted_task(job: Job) -> None:
 
 
 def barrier_times_out(job: Job) -> None:
-    job.start(0, "serve", "connect", "barrier:epoch:1", "leave")
-    job.start(1, "connect", "barrier:epoch:1", "leave")
-    job.start(2, "connect", "say:busy", "sleep:4", "leave")
+    """The late one does something else until the others have given up."""
+    job.start(0, "serve", "connect", "barrier:epoch:5", "leave")
+    job.start(1, "connect", "barrier:epoch:5", "leave")
+    job.start(2, "connect", "say:busy", "await:given-up", "leave")
+    job.await_text("Barrier timed out", "process-0-0", "process-1-0")
+    job.tell("given-up")
     job.await_end()
 
 
 def barrier_names_drift(job: Job) -> None:
-    job.start(0, "serve", "connect", "barrier:sync_3:1", "leave")
-    job.start(1, "connect", "barrier:sync_4:1", "leave")
+    job.start(0, "serve", "connect", "barrier:sync_3:5", "leave")
+    job.start(1, "connect", "barrier:sync_4:5", "leave")
     job.await_end()
 
 
@@ -375,6 +387,8 @@ class Failure:
 
 
 IMPATIENT = ("--init", "2")
+PATIENT = ("--shutdown", "60")
+"""Who raised waits for the others at the end, however slow they are."""
 
 FAILURES = (
     Failure(killed_peer, 3, "silent-death", (2,), is_quick=True),
@@ -386,8 +400,8 @@ FAILURES = (
     Failure(wrong_id, 2, "two-jobs", (7,), is_quick=True),
     Failure(two_jobs, 2, "restart-into-session", (1,), ("--heartbeat", "20")),
     Failure(restarted_task, 3, "restart-into-session", (1,), ("--heartbeat", "60"), is_quick=True),
-    Failure(barrier_times_out, 3, "barrier-timeout", (2,), is_quick=True),
-    Failure(barrier_names_drift, 2, "barrier-drift", (0, 1), is_quick=True),
+    Failure(barrier_times_out, 3, "barrier-timeout", (2,), PATIENT, is_quick=True),
+    Failure(barrier_names_drift, 2, "barrier-drift", (0, 1), PATIENT, is_quick=True),
     Failure(barrier_used_again, 2, "barrier-instance", (0, 1)),
     Failure(shutdown_barrier_fails, 3, "late-leaver", (2,), is_quick=True),
     Failure(rank_raises, 3, "program-raised", (1,), is_quick=True),

@@ -7,6 +7,8 @@ Run as a script. Steps are words, carried out in order:
   serve-brief        the same, with 8 s for all to register
   connect            a client connects; failing ends the process, as in any job
   say:TEXT           print a line
+  load               import jaxlib, which takes its time
+  await:FILE         until there is such a file
   sleep:S            seconds
   wait               for ever: until a signal
   barrier:ID:S       wait at a barrier for so many seconds
@@ -37,6 +39,8 @@ import os
 import time
 from collections.abc import Callable
 from typing import Any
+
+POLL_S = 0.02
 
 
 class Member:
@@ -122,6 +126,8 @@ class Member:
             "serve-brief": lambda: self.serve(register_s=8),
             "connect": self.connect,
             "say": lambda: print(rest, flush=True),
+            "load": _load,
+            "await": lambda: _await(rest),
             "sleep": lambda: time.sleep(float(rest)),
             "wait": lambda: time.sleep(3600),
             "barrier": lambda: self.client.wait_at_barrier(words[0], int(float(words[1]) * 1000)),
@@ -149,6 +155,17 @@ class Member:
 
 def _raise(text: str) -> None:
     raise ValueError(text)
+
+
+def _load() -> None:
+    from jaxlib import _jax
+
+    print("loaded", _jax.__name__, flush=True)
+
+
+def _await(name: str) -> None:
+    while not os.path.exists(name):  # noqa: PTH110 - nothing is imported that need not be
+        time.sleep(POLL_S)
 
 
 def _fill() -> None:

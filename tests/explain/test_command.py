@@ -103,3 +103,40 @@ def test_it_is_said_from_when_times_of_a_history_count(
     out = capsys.readouterr().out
     assert out.startswith("infrastructure: process 0 was killed (SIGKILL at 2.7 s) at 2.7 s\n")
     assert f"note: times in {path} count from the beginning of the run" in out
+
+
+SIGTERM = "W1130 09:30:22.889402  19022 preemption_notifier.cc:94] SIGTERM caught at 2026-11-30\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (SIGTERM, 12, "preemption: a process was told to end (SIGTERM): a preemption"),
+        (
+            SIGTERM
+            + "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2026-11-30T09:30:22 DUE TO TIME "
+            "LIMIT ***\n",
+            10,
+            "user-error: the job ran into its time limit",
+        ),
+    ],
+)
+def test_a_process_without_a_number_is_a_process(
+    text: str, code: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(text)
+    assert main(["explain", str(log)]) == code
+    assert capsys.readouterr().out.startswith(words)
+
+
+@pytest.mark.parametrize("folder", sorted(LOGS.iterdir()), ids=lambda folder: folder.name)
+def test_no_rule_needs_to_know_whose_a_log_is(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, log in enumerate(sorted(folder.iterdir())):
+        (tmp_path / f"{'abcd'[number]}.log").write_text(log.read_text())
+    code = main(["explain", "--json", str(tmp_path)])
+    told = json.loads(capsys.readouterr().out)
+    assert (code == 0) == folder.name.startswith("all-is-well")
+    assert "processes ()" not in json.dumps(told)

@@ -132,6 +132,85 @@ def test_a_leader_that_left_first_is_teardown(tmp_path: Path) -> None:
     assert "0.2 s later" in first.sentence
 
 
+def test_a_leader_that_left_while_others_worked_has_not_finished(tmp_path: Path) -> None:
+    first, *_ = causes(
+        tmp_path,
+        2,
+        start(0),
+        start(1),
+        invoke(1, 4.0, 1, "key_value_get", {"key": "k/0/3"}),
+        Leave(time_ns=5 * S, process=0, lifetime=0),
+        crash(1, 5.2, "signal SIGABRT"),
+    )
+    assert first.name == "leader-left"
+    assert first.failure_class is FailureClass.UNKNOWN
+    assert first.sentence.endswith(
+        "process 1 was at work then, so that it may have ended too early"
+    )
+
+
+ENDED = "process {}: the program has come to its end"
+
+
+def recorded_by_hook(path: Path, *events: Event, ended: tuple[int, ...]) -> tuple[Cause, ...]:
+    """The causes in a history whose processes recorded themselves, and of which these told their end."""
+    faults = tuple(
+        Fault(time_ns=round(9.1 * S), name=ENDED.format(process), lane="recorder")
+        for process in ended
+    )
+    return causes(path, 3, *events, details={"merged": []}, faults=faults)
+
+
+def answered(process: int, time_s: float, id: int, live: tuple[int, ...]) -> tuple[Event, Event]:  # noqa: A002
+    """A call of the live processes and its answer."""
+    called = invoke(process, time_s, id, "live_processes")
+    result = dict.fromkeys(live)
+    return called, Ok(time_ns=called.time_ns + S, process=process, lifetime=0, id=id, result=result)
+
+
+STARTS = tuple(start(process) for process in range(3))
+
+
+def test_a_recording_that_stops_and_live_sets_without_it_are_a_death(tmp_path: Path) -> None:
+    first, *_ = recorded_by_hook(
+        tmp_path,
+        *STARTS,
+        *(event for p in range(3) for event in answered(p, 1.0, p, (0, 1, 2))),
+        *(event for p in range(2) for event in answered(p, 6.0, 3 + p, (0, 1))),
+        ended=(0, 1),
+    )
+    assert (first.name, first.processes) == ("silent-death", (2,))
+    assert first.failure_class is FailureClass.INFRASTRUCTURE
+    assert (
+        "the last of it is at 2.0 s, and from 7.0 s on the service leaves it out" in first.sentence
+    )
+
+
+def test_a_recording_that_stops_tells_nothing_of_the_end(tmp_path: Path) -> None:
+    first, *_ = recorded_by_hook(tmp_path, *STARTS, ended=(0, 1))
+    assert (first.name, first.processes) == ("recording-stops", (2,))
+    assert first.failure_class is FailureClass.UNKNOWN
+    assert not recorded_by_hook(tmp_path, *STARTS, ended=(0, 1, 2))
+
+
+def test_who_left_is_no_death_when_live_sets_leave_it_out(tmp_path: Path) -> None:
+    left = invoke(2, 3.0, 9, "shutdown")
+    done = Ok(time_ns=4 * S, process=2, lifetime=0, id=9, result=None)
+    rounds = [event for p in range(2) for event in answered(p, 6.0, p, (0, 1))]
+    assert not causes(tmp_path, 3, *STARTS, left, done, *rounds, source="server")
+    asked = {"participants": (0, 1)}
+    subset = invoke(0, 1.0, 1, "live_processes", asked)
+    only = Ok(time_ns=2 * S, process=0, lifetime=0, id=1, result={0: None, 1: None})
+    assert not causes(tmp_path, 3, *STARTS, subset, only, source="server")
+
+
+def test_who_is_seen_later_is_no_death(tmp_path: Path) -> None:
+    rounds = answered(0, 1.0, 1, (0, 1))
+    assert not causes(
+        tmp_path, 3, *STARTS, *rounds, invoke(2, 5.0, 2, "key_value_set"), source="server"
+    )
+
+
 def test_who_never_registered_is_named(tmp_path: Path) -> None:
     first, *_ = causes(
         tmp_path,

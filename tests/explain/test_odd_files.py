@@ -118,6 +118,23 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     assert peak < path.stat().st_size / 5
 
 
+@pytest.mark.parametrize(
+    "names", [("rank-{}.err", "rank-{}.out"), ("host{}/stderr", "host{}/stdout")]
+)
+def test_standard_error_and_output_are_of_one_process(
+    names: tuple[str, str], tmp_path: Path
+) -> None:
+    stalled = KEPT / "jaxlib-0.12.0.1" / "stalled-peer"
+    for process in range(3):
+        for name, text in zip(
+            names, ((stalled / f"process-{process}-0.log").read_text(), "step 3\n"), strict=True
+        ):
+            path = tmp_path / name.format(process)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+    assert first_cause(tmp_path) == ("stall", (1,))
+
+
 def test_names_of_files_give_numbers_of_processes() -> None:
     names = {
         "logs/process-3-0.log": (3, 0),
