@@ -88,8 +88,41 @@ def service_parameters(runtime: Any) -> dict[str, str]:
 
 def replace_service(runtime: Any, start: Callable[..., Any]) -> None:
     """Puts `start` in the place of the function that starts the C++ service."""
-    start.__doc__ = runtime.get_distributed_runtime_service.__doc__
+    replaced = runtime.get_distributed_runtime_service
+    start.__doc__ = replaced.__doc__
     runtime.get_distributed_runtime_service = start
+    made = getattr(replaced, "made", None)
+    if made is not None:
+        tell_of_services(runtime, made)
+
+
+def tell_of_services(runtime: Any, made: Callable[[str, int, int], None]) -> None:
+    """Has `made` told of each new service of a program, also by a function that is put in later.
+
+    Args:
+      runtime: The module called `RUNTIME_MODULE`.
+      made: Called with the service's address, the number of processes, and the time on the monotonic
+        clock, in nanoseconds, at which nobody can have reached the service yet.
+    """
+    import time
+
+    make = runtime.get_distributed_runtime_service
+
+    def get_distributed_runtime_service(*arguments: Any, **named: Any) -> Any:
+        began_ns = time.monotonic_ns()
+        service = make(*arguments, **named)  # Raises if an argument is missing.
+        if not getattr(service, "is_new", True):
+            return service  # A substitute, for one that goes on.
+        address, processes = (
+            arguments[place] if len(arguments) > place else named[name]
+            for place, name in enumerate(SERVICE_REQUIRED)
+        )
+        made(address, processes, began_ns)
+        return service
+
+    get_distributed_runtime_service.__doc__ = make.__doc__
+    get_distributed_runtime_service.made = made  # type: ignore[attr-defined]
+    runtime.get_distributed_runtime_service = get_distributed_runtime_service
 
 
 def runtime_error(message: str) -> Exception:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jax_bridge.client_recorder import install
 from jax_bridge.conditions import Inside
+from jax_bridge.recorder.origin import origin_details
 from jax_bridge.recorder.process_recorder import ProcessRecorder
 
 
@@ -33,6 +34,7 @@ def main() -> None:
         processes=options.processes,
         hold=hold,
         held_path=options.held,
+        details=origin_details(options.process),
     )
     install(recorder)
     sys.argv = [options.script, *options.arguments]

@@ -19,11 +19,13 @@ from checker.clocks.offsets import (
     within,
 )
 from checker.clocks.report import clock_report
+from checker.clocks.services import Job, in_turn, jobs_of
 
 __all__ = [
     "Clocks",
     "DifferentJobs",
     "InconsistentClocksError",
+    "Job",
     "Joined",
     "Message",
     "Offset",
@@ -31,6 +33,8 @@ __all__ = [
     "clock_report",
     "estimate",
     "estimate_drifting",
+    "in_turn",
+    "jobs_of",
     "join",
     "messages_between",
     "messages_of",

@@ -266,7 +266,7 @@ class _Hosts:
         self.names: list[str] = []
         self._ahead_ns: list[int] = []
         for part in parts:
-            key = _clock_key(part)
+            key = clock_key(part)
             if key not in self.keys:
                 self.keys.append(key)
                 self.names.append(part.text("host") or str(part.path))
@@ -274,7 +274,7 @@ class _Hosts:
 
     def of(self, part: Part) -> int:
         """The number of a part's host."""
-        return self.keys.index(_clock_key(part))
+        return self.keys.index(clock_key(part))
 
     def by_wall_clock(self, part: Part) -> Part:
         """A part by the wall clock of its host, as that was when its first recording began."""
@@ -282,7 +282,8 @@ class _Hosts:
         return replace(part, history=by_the_reference(part.history, behind))
 
 
-def _clock_key(part: Part) -> str:
+def clock_key(part: Part) -> str:
+    """Whose clock a recording's times are by."""
     return part.text("clock_id") or part.text("host") or str(part.path)
 
 

@@ -8,7 +8,7 @@ part is read as far as it can be used, and says what could not.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -31,6 +31,9 @@ END_REMARK: Final = "the program has come to its end"
 
 PROCESS_MAX: Final = 1_000_000
 """A larger number of a process is taken for damage: the header would have to name all up to it."""
+
+SERVICE_MADE: Final = "service_made_ns"
+"""The detail of a header that notes a service, and by the clock of its host when that was made."""
 
 _MERGED: Final = "merged"
 """The detail of a header that lists the recordings of which a history was merged."""
@@ -58,6 +61,11 @@ class Part:
     history: History
     notes: tuple[str, ...]
     processes: int | None
+
+    @property
+    def service_made_ns(self) -> int | None:
+        """When a service began to be made, if that is what the file notes: it has no events then."""
+        return self.number(SERVICE_MADE)
 
     @property
     def is_of_server(self) -> bool:
@@ -159,6 +167,7 @@ def _check_numbers(path: Path, header: Mapping[str, object], participants: Seque
         ("participants", max(participants), 0, PROCESS_MAX),
         ("details.processes", told.get("processes"), 1, PROCESS_MAX + 1),
         ("details.process", told.get("process"), 0, PROCESS_MAX),
+        (f"details.{SERVICE_MADE}", told.get(SERVICE_MADE), 0, INTEGER_MAX),
         ("details.wall_clock_ahead_ns", told.get("wall_clock_ahead_ns"), -INTEGER_MAX, INTEGER_MAX),
     ):
         if type(value) is int and not least <= value <= most:
@@ -263,6 +272,22 @@ def with_lifetimes_from(part: Part, first: Mapping[int, int]) -> Part:
     events = [
         replace(e, lifetime=e.lifetime + first.get(e.process, 0)) for e in part.history.events
     ]
+    return replace(part, history=replace(part.history, events=events))
+
+
+def with_lifetimes_only(part: Part, kept: Callable[[int, int], bool]) -> Part:
+    """The same with some of its lifetimes, each process's numbered from 0, and all that has no process.
+
+    Args:
+      part: As read.
+      kept: Whether to keep a lifetime; called with its process and its number.
+    """
+    events = [event for event in part.history.events if kept(event.process, event.lifetime)]
+    numbers: dict[int, dict[int, int]] = {}
+    for key in sorted({(event.process, event.lifetime) for event in events}):
+        of_process = numbers.setdefault(key[0], {})
+        of_process[key[1]] = len(of_process)
+    events = [replace(e, lifetime=numbers[e.process][e.lifetime]) for e in events]
     return replace(part, history=replace(part.history, events=events))
 
 

@@ -11,13 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from checker import MalformedHistory
-from checker.clocks import DifferentJobs, Joined, UnknownClocks, join
+from checker.clocks import DifferentJobs, Job, Joined, UnknownClocks, jobs_of
+from checker.clocks.jobs import port_of
 from checker.history import Start
 from checker.history.parts import EmptyRecording, Part, is_merged, read_part
 from checker.printable import printable
 from coord_sim.cli.errors import CommandError, complain, problem_of
 from coord_sim.cli.exit_codes import BAD_INPUT
+from coord_sim.cli.joining import histories_of
 from coord_sim.cli.numbers import positive_seconds
+from coord_sim.cli.recordings import (
+    earlier_recordings,
+    recording_path,
+    warn_of_earlier_recordings,
+)
 from coord_sim.cli.terminal import Progress, plain
 from jax_bridge.recorder.preparation import parts_of
 
@@ -35,7 +42,8 @@ examples:
 Recordings of one host have one clock. Those of others are compared by messages between processes: a key
 is read after it was set, nobody passes a barrier before all have come. Each event of the result says how
 wrong its time may be, and checks allow for that. Of a service's recording only times are used: its calls
-are those of the processes. Exit code: 2 if a file could not be used at all, else 0.
+are those of the processes. A second service's job is written to run-2.jsonl, but with --force to the
+same. Exit code: 2 if a file could not be used at all, else 0.
 """
 
 
@@ -75,14 +83,16 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Reads, merges, writes and says what came of it."""
     check_out(options.out)
+    paths = recordings_in(options.files, options.out)
     reading = Reading()
-    for path in recordings_in(options.files, options.out):
+    for path in paths:
         reading.read(path)
     reading.say()
     hosts = [_host_of(text) for text in options.host_of]
     parts = [with_host(part, hosts) for part in reading.parts]
     servers = [part for part in parts if part.is_of_server]
-    clients = [part for part in parts if not part.is_of_server]
+    noted = [part for part in parts if part.service_made_ns is not None]
+    clients = [part for part in parts if not part.is_of_server and part not in noted]
     if not clients:
         raise CommandError(
             "no recording of a process is among the files; those of services are complete as they are"
@@ -94,16 +104,27 @@ def run(options: argparse.Namespace) -> int:
     if options.largest_clock_error is not None:
         largest_ns = round(options.largest_clock_error * NS_PER_S)
     try:
-        joined = join(clients, servers=servers, largest_ns=largest_ns, is_one_job=options.force)
+        # Those of several ports are refused, as one job.
+        is_whole = options.force or len(set(map(port_of, clients))) > 1
+        jobs = [Job(clients, is_noted=True)] if is_whole else jobs_of([*clients, *noted])
+        histories = histories_of(
+            jobs, servers=servers, largest_ns=largest_ns, is_one_job=options.force
+        )
     except DifferentJobs as error:
         raise CommandError(
             f"these are not recordings of one run: {error} (--force merges them all the same)"
         ) from None
     except UnknownClocks as error:
         raise CommandError(str(error)) from None
-    save(joined, options.out)
-    for line in lines_about(options.out, joined, len(clients)):
-        print(plain(line))
+    outs = [recording_path(options.out, number) for number in range(1, 1 + len(histories))]
+    for out in outs:
+        for path in [path for path in paths if _is_same(path, out)]:
+            raise _replaces_input(path, out)
+    for out, (joined, recordings) in zip(outs, histories, strict=True):
+        save(joined, out)
+        for line in lines_about(out, joined, recordings):
+            print(plain(line))
+    warn_of_earlier_recordings(options.out, len(histories))
     return BAD_INPUT if reading.refused else 0
 
 
@@ -146,7 +167,7 @@ class Reading:
             )
             return
         self.notes += [f"{path}: {note}" for note in part.notes]
-        if not part.history.events:
+        if not part.history.events and part.service_made_ns is None:
             name = part.number("process")
             who = "its process" if name is None else f"process {name}"
             self.notes.append(f"{path}: {who} made a client and never connected")
@@ -201,8 +222,11 @@ def recordings_in(paths: Sequence[Path], out: Path) -> list[Path]:
             continue
         folder = parts_of(path) if parts_of(path).is_dir() else path
         inside = sorted(folder.glob("*.jsonl"))
-        for file in [file for file in inside if _is_same(file, out)]:
+        earlier = earlier_recordings(out, 0)
+        for file in [file for file in inside if any(_is_same(file, one) for one in earlier)]:
             if not is_merged(file):
+                if not _is_same(file, out):
+                    continue
                 raise _replaces_input(file, out)
             inside.remove(file)
         if not inside:

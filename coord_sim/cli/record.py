@@ -10,13 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from checker.clocks import UnknownClocks, join
-from checker.clocks.jobs import port_of
-from checker.history import Start
-from checker.history.parts import Part
+from checker.clocks import Joined, UnknownClocks, jobs_of
 from checker.printable import printable
 from coord_sim.cli.commands import exit_code_of_command, running, without_dashes
 from coord_sim.cli.errors import CommandError, complain
+from coord_sim.cli.joining import histories_of
 from coord_sim.cli.merge import Reading, check_out, lines_about, save
 from coord_sim.cli.recordings import recording_path, warn_of_earlier_recordings
 from jax_bridge.recorder.ends import Ends
@@ -135,46 +133,34 @@ def _merge_command(folder: Path) -> str:
 
 def _merge(folder: Path, out: Path) -> bool:
     """Merges what the processes wrote; whether that is now in the history, all of it."""
-    paths = sorted(parts_of(folder).glob("*.jsonl"))
-    if not paths:
-        print(NOTHING, file=sys.stderr)
-        warn_of_earlier_recordings(out, 0)
-        return True
     reading = Reading()
-    for path in paths:
+    for path in sorted(parts_of(folder).glob("*.jsonl")):
         reading.read(path)
     reading.say()
     is_merged = not reading.refused
-    jobs = _by_service(reading.parts)
-    for number, parts in enumerate(jobs, start=1):
+    if not any(part.service_made_ns is None for part in reading.parts) and is_merged:
+        print(NOTHING, file=sys.stderr)
+    histories: list[tuple[Joined, int]] = []
+    for job in jobs_of(reading.parts):
+        try:
+            histories += histories_of([job], is_one_job=True)
+        except UnknownClocks as error:
+            complain(str(error))
+            is_merged = False
+    for number, (joined, parts) in enumerate(histories, start=1):
         path = recording_path(out, number)
         try:
-            joined = join(parts, is_one_job=True)
             save(joined, path)
-        except (UnknownClocks, CommandError) as error:
+        except CommandError as error:
             complain(str(error))
             is_merged = False
             continue
-        for line in lines_about(path, joined, len(parts)):
+        for line in lines_about(path, joined, parts):
             print(f"coordlab: {printable(line)}", file=sys.stderr)
     if not is_merged:
         complain(f"what the processes wrote is kept in {parts_of(folder)}")
-    warn_of_earlier_recordings(out, len(jobs))
+    warn_of_earlier_recordings(out, len(histories))
     return is_merged
-
-
-def _by_service(parts: list[Part]) -> list[list[Part]]:
-    """The parts of each service's job: in the order of their first starts, then those without any."""
-    jobs: dict[str | None, list[Part]] = {}
-    for part in parts:
-        jobs.setdefault(port_of(part), []).append(part)
-
-    def begun(job: list[Part]) -> tuple[bool, int]:
-        starts = [e.time_ns for part in job for e in part.history.events if isinstance(e, Start)]
-        spans = [part.span_ns[0] for part in job if part.span_ns is not None]
-        return not starts, min(starts or spans, default=0)
-
-    return sorted(jobs.values(), key=begun)
 
 
 def _wait_status(code: int) -> int:

@@ -91,7 +91,8 @@ def add_parser(subparsers: Any) -> None:
         "--suspicions",
         choices=SUSPICIONS,
         help="when a process that lives may have been declared dead: never, from the first recorded "
-        "fault on, or at any time (default: faults; any where times mean nothing)",
+        "fault on, or at any time (default: faults; any where times mean nothing, or the recorder "
+        "sees no stalls, as coordlab record does not)",
     )
     callers.add_argument(
         "--repeats",
@@ -313,11 +314,12 @@ def _rows_lines(
     if current_ns is not None:
         yield f"  the recorded service had a time-out of {current_ns / NS_PER_S:g} s"
     yield "  longest silence of a start that was heard of again, and how much longer than usual:"
-    lives = sorted(silences.lives, key=lambda life: -(life.longest or [0])[-1])
-    for life in [life for life in lives if life.longest][:_ALARMS_SHOWN_MAX]:
+    longest = [(*life.silences[-1], life) for life in silences.lives if life.silences]
+    longest.sort(key=lambda row: -row[0])
+    for length_ns, began_ns, life in longest[:_ALARMS_SHOWN_MAX]:
         yield (
             f"    process {life.process}, start {life.lifetime}: "
-            f"{life.longest[-1] / NS_PER_S:.3f} s from {_at(silences, life.began_ns[-1])} on, "
+            f"{length_ns / NS_PER_S:.3f} s from {_at(silences, began_ns)} on, "
             f"+{silences.excess_ns(life) / NS_PER_S:.3f} s"
         )
     yield "  time-out   declared dead, though alive   if clients beat   deaths noticed  noticed after"
@@ -347,9 +349,13 @@ def _noticed_after_s(row: Row) -> tuple[float, float] | None:
 
 
 def _alarm_lines(silences: Silences, settings: Settings, row: Row) -> Iterator[str]:
-    alarms = sorted((*row.alarms, *row.deaths), key=lambda alarm: alarm.earliest_ns)
+    alarms = [*silences.false_alarms(row.timeout_s), *row.deaths]
+    alarms.sort(key=lambda alarm: alarm.earliest_ns)
     yield f"  with {row.timeout_s:g} s:" + ("" if alarms else " nobody is declared dead")
-    for alarm in alarms[:_ALARMS_SHOWN_MAX]:
+    # If not all can be told, deaths and what is sure come first.
+    told = sorted(alarms, key=lambda alarm: (alarm.lived_ns is not None, not alarm.is_sure))
+    told = sorted(told[:_ALARMS_SHOWN_MAX], key=lambda alarm: alarm.earliest_ns)
+    for alarm in told:
         when = f"{_at(silences, alarm.earliest_ns)} to {_at(silences, alarm.latest_ns)}"
         may = "is" if alarm.is_sure else "may be"
         fate = (
@@ -362,7 +368,7 @@ def _alarm_lines(silences: Silences, settings: Settings, row: Row) -> Iterator[s
             f"{_at(silences, alarm.last_heard_ns)} on, {may} declared dead at {when}; {fate}"
         )
     if len(alarms) > _ALARMS_SHOWN_MAX:
-        yield f"    and {len(alarms) - _ALARMS_SHOWN_MAX} more"
+        yield f"    and {len(alarms) - _ALARMS_SHOWN_MAX} more, which --json lists"
     if alarms and not settings.recoverable:
         first = _at(silences, alarms[0].earliest_ns)
         yield f"    not recoverable: the first of these, at {first} or later, ends the job"
@@ -395,7 +401,7 @@ def _rows_fields(
                 "process": life.process,
                 "start": life.lifetime,
                 "heartbeats": life.beats,
-                "longest_silence_s": life.longest[-1] / NS_PER_S if life.longest else None,
+                "longest_silence_s": life.silences[-1][0] / NS_PER_S if life.silences else None,
                 "usual_silence_s": life.usual_ns / NS_PER_S or None,
                 "died": silences.died(life),
             }
@@ -412,7 +418,10 @@ def _rows_fields(
                     "sure": row.adapted[0],
                     "possible": row.adapted[1],
                 },
-                "alarms": [_alarm_fields(silences, a) for a in (*row.alarms, *row.deaths)],
+                "alarms": [
+                    _alarm_fields(silences, alarm)
+                    for alarm in (*silences.false_alarms(row.timeout_s), *row.deaths)
+                ],
             }
             for row in rows
         ],

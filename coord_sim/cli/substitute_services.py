@@ -82,11 +82,11 @@ class Services:
                 return
             self.asked = True
             try:
-                running = await self._serve(ServiceRequest.from_line(line), writer)
+                running, is_new = await self._serve(ServiceRequest.from_line(line), writer)
             except _Refused as refusal:
                 writer.write(answer(str(refusal)))
                 return
-            writer.write(answer())
+            writer.write(answer(is_new=is_new))
             asked_to_end = await self._end_of_ownership(reader) == SHUTDOWN
             running.owners.discard(writer)
             if asked_to_end or not running.outlives_its_owner:
@@ -110,19 +110,22 @@ class Services:
         except ConnectionError:
             return b""
 
-    async def _serve(self, request: ServiceRequest, owner: asyncio.StreamWriter) -> _Running:
+    async def _serve(
+        self, request: ServiceRequest, owner: asyncio.StreamWriter
+    ) -> tuple[_Running, bool]:
+        """The service, and whether it was started for this."""
         async with self._changing:
             running = self._found(request.address)
             if running is not None and (running.owners or running.outlives_its_owner):
                 if running.request == request:
                     _log.info("%s: served already, by the same service", request.address)
                     running.owners.add(owner)
-                    return running
+                    return running, False
             if running is not None and not running.owners:
                 await self._stop(running)  # Of a job that is over: this is another one.
             running = _Running(request, await self._start(request), {owner})
             self._running.append(running)
-            return running
+            return running, True
 
     def _found(self, address: str) -> _Running | None:
         """Who serves there; port 0 is another port each time."""

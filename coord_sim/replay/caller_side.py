@@ -46,7 +46,7 @@ from coord_sim.core.messages import (
     TaskState,
 )
 from coord_sim.core.status import Code, Status
-from coord_sim.recording.service_recorder import GIVEN_UP, REGISTER
+from coord_sim.recording.service_recorder import GIVEN_UP, RECORDER_LANE, REGISTER
 from coord_sim.replay.answers import (
     Comparison,
     answer_in_words,
@@ -56,7 +56,7 @@ from coord_sim.replay.interference import Keys, keys_of, overlap
 from coord_sim.replay.model import UNKNOWN_SERVICE, Model, essence
 from coord_sim.replay.outcome import COULD, COULD_NOT, UNKNOWN, Finding, Replayed
 from coord_sim.replay.requests import OPERATIONS, Requests
-from coord_sim.replay.settings import Settings
+from coord_sim.replay.settings import Settings, may_be_of_several_services, misses_stalls
 from coord_sim.replay.wording import asked_in_words, state_in_words
 
 STEPS_MAX: Final = 300_000
@@ -219,6 +219,12 @@ class CallerReplay:
         self._steps = 0
         self._gave_up = ""
         self._untried = False
+        events = {event.process for event in history.events}
+        # Of a service, and of callers that we started ourselves, all calls are recorded.
+        self._unrecorded = (
+            sorted(set(history.header.participants) - events) if misses_stalls(history) else []
+        )
+        self._service_is_one = not may_be_of_several_services(history)
         self._service_died = any(_SERVICE_DIED.search(fault.name) for fault in history.faults)
         service = settings.service_incarnation
         self._service = UNKNOWN_SERVICE if service is None else service
@@ -233,7 +239,9 @@ class CallerReplay:
         self._lives: dict[tuple[int, int], _Life] = {}
         self._life_of: dict[tuple[int, Incarnation], _Life] = {}
         self._operations: dict[int, _Operation] = {}
-        self._first_fault_ns = min((fault.time_ns for fault in history.faults), default=None)
+        self._first_fault_ns = min(
+            (fault.time_ns for fault in history.faults if fault.lane != RECORDER_LANE), default=None
+        )
         self._find_lives()
         self._points = self._find_points()
         self._everything_commutes = (
@@ -366,7 +374,12 @@ class CallerReplay:
                     self._dead_ends.add((frame.state or state).essence())
                 frames.pop()
                 if not frames:
-                    is_open = self._untried or self._service_died
+                    is_open = (
+                        self._untried
+                        or self._service_died
+                        or self._unrecorded
+                        or not self._service_is_one
+                    )
                     return self._replayed(UNKNOWN if is_open else COULD_NOT)
                 taken.pop()
                 for depth in [depth for depth in checkpoints if depth > len(taken)]:
@@ -639,7 +652,7 @@ class CallerReplay:
                 "fault on"
                 if self._first_fault_ns is not None
                 else "no fault is recorded, so processes that live were taken to be never declared "
-                "dead: --suspicions any allows it",
+                "dead" + ("" if verdict == COULD else ": --suspicions any allows it"),
                 "any": "processes that live may have been declared dead at any time",
             }[self._settings.suspicions]
         )
@@ -649,6 +662,16 @@ class CallerReplay:
             notes.append(
                 "a recorded fault says that the service died or was started again, which the model "
                 "does not follow"
+            )
+        elif verdict == UNKNOWN and not self._service_is_one:
+            notes.append(
+                "it is not known whether this history is of one service, from its start on"
+            )
+        elif verdict == UNKNOWN and self._unrecorded:
+            notes.append(
+                f"no call of process {', '.join(map(str, self._unrecorded))} is in this history, and "
+                "others may have been answered as they were because of such calls: merge the recordings "
+                "of all processes (coordlab merge)"
             )
         elif verdict == UNKNOWN:
             notes.append(f"of more than {_TOGETHER_MAX} deaths in one tick not all were tried")

@@ -47,8 +47,7 @@ def replay(
         settings = settings_of(history)
     if history.header.source != "server" or not has_all_calls(history):
         moves_max = STEPS_MAX if steps_max is None else steps_max
-        search = CallerReplay(history, settings, steps_max=moves_max, seconds_max=seconds_max)
-        return search.run()
+        return _of_callers(history, settings, moves_max, seconds_max)
     notes = []
     if settings.heartbeat_timeout_ns is None:
         timeout_ns = guessed_timeout_ns(history)
@@ -77,6 +76,21 @@ def replay(
             f"whether the service is recoverable is not recorded: it was taken to be {kind}"
         )
     return with_changes(replayed, notes=(*notes, *replayed.notes))
+
+
+def _of_callers(
+    history: History, settings: Settings, steps_max: int, seconds_max: float
+) -> Replayed:
+    """Searches without deaths of the living first, if they are allowed: most runs need none."""
+    if settings.suspicions == "any":
+        few = with_changes(settings, suspicions="faults")
+        steps = min(steps_max, _STEPS_FIRST * len(history.events))
+        first = CallerReplay(history, few, steps_max=steps, seconds_max=seconds_max / 2)
+        replayed = first.run()
+        if replayed.verdict == COULD:
+            return replayed
+        seconds_max /= 2
+    return CallerReplay(history, settings, steps_max=steps_max, seconds_max=seconds_max).run()
 
 
 def _of_service(history: History, settings: Settings, steps_max: int | None) -> Replayed:

@@ -22,6 +22,12 @@ LATE_NS: Final = seconds(0.5)
 REORDER_NS: Final = seconds(0.005)
 """Requests that pass a relay closer together than this may reach the service in another order."""
 
+NO_HEARTBEATS: Final = "heartbeats and error polls"
+"""How a recorder inside programs says that it sees none (`jax_bridge.recorder`)."""
+
+SERVICE_UNKNOWN: Final = "whether its service was one"
+"""How a history says that it may be of several services, or of a part of one's time."""
+
 _NAMED_SERVICE: Final = re.compile(r"currently (\d+)|Shutdown::(\d+)")
 
 
@@ -132,9 +138,23 @@ def settings_of(
     if repeats is None:
         repeats = any("duplicate" in fault.name for fault in history.faults)
     settings = replace(settings, repeats=repeats)
-    if suspicions is None and header.clock == "abstract":
+    if suspicions is None and (header.clock == "abstract" or misses_stalls(history)):
         suspicions = "any"
     return settings if suspicions is None else replace(settings, suspicions=suspicions)
+
+
+def misses_stalls(history: History) -> bool:
+    """Whether a history is of a recorder inside programs, which does not see them stand still.
+
+    Such a recorder says that it knows nothing of heartbeats, and whoever made the programs stand still
+    did not tell it: that is no fault in the history.
+    """
+    return any(gap.startswith(NO_HEARTBEATS) for gap in history.header.cannot_know)
+
+
+def may_be_of_several_services(history: History) -> bool:
+    """Whether it is not known that one service, just started, gave all answers of a history."""
+    return any(gap.startswith(SERVICE_UNKNOWN) for gap in history.header.cannot_know)
 
 
 def _tasks(participants: tuple[int, ...]) -> int:

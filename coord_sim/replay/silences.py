@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from statistics import median
 from typing import Final
 
@@ -47,8 +47,8 @@ class Life:
       replaced_ns: When another start of its process began to register.
       left: Whether it left in good order.
       beats: How many heartbeats it has.
-      longest: Its silences that are longer than all before them: their lengths, ascending.
-      began_ns: When each of these began.
+      silences: All that ended with a heartbeat or a registration: how long each was, and when it began;
+        ascending, once all are known.
       usual_ns: The length of its usual silence, if it has enough of them.
     """
 
@@ -60,14 +60,14 @@ class Life:
     replaced_ns: int | None = None
     left: bool = False
     beats: int = 0
-    longest: list[int] = field(default_factory=list)
-    began_ns: list[int] = field(default_factory=list)
+    silences: list[tuple[int, int]] = field(default_factory=list)
     usual_ns: int = 0
 
-    def first_longer(self, timeout_ns: int) -> tuple[int, int] | None:
-        """When its first silence of more than this began, and how long it was."""
-        place = bisect_right(self.longest, timeout_ns)
-        return None if place == len(self.longest) else (self.began_ns[place], self.longest[place])
+    def longer(self, timeout_ns: int) -> list[tuple[int, int]]:
+        """Its silences of more than this; also the last one, in which it still called."""
+        last_ns = self.lived_ns - self.last_ns
+        found = self.silences[bisect_right(self.silences, timeout_ns, key=itemgetter(0)) :]
+        return [*found, (last_ns, self.last_ns)] if last_ns > timeout_ns else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,20 +96,15 @@ class Row:
 
     Attributes:
       timeout_s: The time-out.
-      alarms: False ones, in order of time: of each start the first one, and the first one that is sure.
+      false: How many starts have false alarms: whatever the phase of the tick, and by some phases only.
       deaths: Real ones that it notices, surely or by the phase of the tick.
       adapted: False alarms, sure and possible ones, if the clients had beaten every half of it.
     """
 
     timeout_s: float
-    alarms: tuple[Alarm, ...]
+    false: tuple[int, int]
     deaths: tuple[Alarm, ...]
     adapted: tuple[int, int]
-
-    @property
-    def false(self) -> tuple[int, int]:
-        """How many starts have false alarms: whatever the phase of the tick, and by some phases only."""
-        return _counted(self.alarms)
 
     @property
     def noticed(self) -> tuple[int, int]:
@@ -158,18 +153,21 @@ class Silences:
 
     def excess_ns(self, life: Life) -> int:
         """By how much its longest silence was longer than its usual one."""
-        if not life.longest:
+        if not life.silences:
             return 0
-        return max(0, life.longest[-1] - (life.usual_ns or self._usual_ns()))
+        return max(0, life.silences[-1][0] - (life.usual_ns or self._usual_ns()))
 
     def row(self, timeout_s: float) -> Row:
         """What a time-out would have done."""
         timeout_ns = round(timeout_s * NS_PER_S)
-        alarms: list[Alarm] = []
+        surely = perhaps = 0
         deaths: list[Alarm] = []
         sure = possible = 0
         for life in self.lives:
-            alarms += _false_alarms(life, timeout_ns)
+            if life.longer(timeout_ns + TICK_NS):
+                surely += 1
+            elif life.longer(timeout_ns):
+                perhaps += 1
             death = self._death(life, timeout_ns) if self.died(life) else None
             if death is not None:
                 deaths.append(death)
@@ -180,10 +178,20 @@ class Silences:
                 possible += 1
         return Row(
             timeout_s=timeout_s,
-            alarms=tuple(sorted(alarms, key=lambda alarm: alarm.earliest_ns)),
+            false=(surely, perhaps),
             deaths=tuple(sorted(deaths, key=lambda alarm: alarm.earliest_ns)),
             adapted=(sure, possible),
         )
+
+    def false_alarms(self, timeout_s: float) -> list[Alarm]:
+        """Who would have been declared dead while it lived: one for each silence, in order of time."""
+        timeout_ns = round(timeout_s * NS_PER_S)
+        found = [
+            _false_alarm(life, began_ns, length_ns, timeout_ns)
+            for life in self.lives
+            for length_ns, began_ns in life.longer(timeout_ns)
+        ]
+        return sorted(found, key=lambda alarm: alarm.earliest_ns)
 
     def _death(self, life: Life, timeout_ns: int) -> Alarm | None:
         """How a death is noticed; None if a replacement is faster, or the start was alive by then."""
@@ -236,7 +244,6 @@ def silences_of(history: History) -> Silences:
     events: Sequence[Event] = history.events
     lives: dict[tuple[int, int], Life] = {}
     latest: dict[int, Life] = {}
-    gaps: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     open_: dict[int, tuple[str, tuple[int, int]]] = {}
     for event in events:
         if isinstance(event, Invoke):
@@ -245,7 +252,7 @@ def silences_of(history: History) -> Silences:
             life = lives.get(key)
             if name == HEARTBEAT and "incarnation" not in event.arguments:
                 if life is not None:
-                    _reset(life, event.time_ns, gaps[key])
+                    _reset(life, event.time_ns)
                     life.beats += 1
                 continue
             if name in (REGISTER, SHUTDOWN):
@@ -269,38 +276,22 @@ def silences_of(history: History) -> Silences:
                 life = lives[key] = Life(key[0], key[1], now_ns, now_ns, now_ns)
                 latest[key[0]] = life
             else:
-                _reset(life, event.time_ns, gaps[key])
+                _reset(life, event.time_ns)
     every: list[int] = []
-    for key, found in gaps.items():
-        every += found
-        if len(found) > 2:
-            lives[key].usual_ns = round(median(found))
+    for life in lives.values():
+        life.silences.sort()
+        lengths_ns = [length_ns for length_ns, _ in life.silences]
+        every += lengths_ns
+        if len(lengths_ns) > 2:
+            life.usual_ns = round(median(lengths_ns))
     origin_ns = events[0].time_ns if events else 0
     end_ns = events[-1].time_ns if events else 0
     return Silences(tuple(lives.values()), origin_ns, end_ns, tuple(sorted(every)))
 
 
-def _reset(life: Life, time_ns: int, gaps: list[int]) -> None:
-    gap_ns = time_ns - life.last_ns
-    gaps.append(gap_ns)
-    if not life.longest or gap_ns > life.longest[-1]:
-        life.longest.append(gap_ns)
-        life.began_ns.append(life.last_ns)
+def _reset(life: Life, time_ns: int) -> None:
+    life.silences.append((time_ns - life.last_ns, life.last_ns))
     life.last_ns = life.lived_ns = time_ns
-
-
-def _false_alarms(life: Life, timeout_ns: int) -> list[Alarm]:
-    """A start's first silence that some phase of the tick notices, and the first that all do.
-
-    It is silent, and alive, between two heartbeats, and between the last one and its last call.
-    """
-    last = (life.last_ns, life.lived_ns - life.last_ns)
-    found = dict.fromkeys(
-        silence
-        for least_ns in (timeout_ns, timeout_ns + TICK_NS)
-        if (silence := life.first_longer(least_ns) or last)[1] > least_ns
-    )
-    return [_false_alarm(life, began_ns, length_ns, timeout_ns) for began_ns, length_ns in found]
 
 
 def _false_alarm(life: Life, began_ns: int, length_ns: int, timeout_ns: int) -> Alarm:

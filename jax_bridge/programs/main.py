@@ -19,6 +19,7 @@ from jax_bridge.client_recorder import install
 from jax_bridge.conditions import Inside
 from jax_bridge.programs.client import Client
 from jax_bridge.programs.process import FileDisk, Host, Said
+from jax_bridge.recorder.origin import origin_details
 from jax_bridge.recorder.process_recorder import ProcessRecorder
 
 
@@ -76,6 +77,7 @@ def run_program(start: ProgramStart) -> NoReturn:
         hold=hold,
         held_path=Path(start.held),
         task=start.task,
+        details=origin_details(start.process),
     )
     install(recorder)
     said = Said(Path(start.said))

@@ -64,7 +64,7 @@ class _Header:
     pid: int
     started: int | None
     began_ns: int | None
-    process: int
+    process: int | None
 
 
 @dataclass(slots=True)
@@ -157,14 +157,16 @@ class Ends(threading.Thread):
             for entry in os.scandir(self._parts):
                 if entry.name.endswith(".jsonl") and entry.name not in self._known:
                     header = _header_of(Path(entry.path))
-                    if header is not None:
-                        self._known.add(entry.name)
-                        self._watch(Path(entry.path), header)
+                    if header is None:
+                        continue
+                    self._known.add(entry.name)
+                    if header.process is not None:  # Else it notes a service.
+                        self._watch(Path(entry.path), header, header.process)
 
-    def _watch(self, path: Path, header: _Header) -> None:
+    def _watch(self, path: Path, header: _Header, process: int) -> None:
         # Of its making; the recording's last line may be later.
         seen_alive_ns = time.monotonic_ns()
-        watched = _Watched(path, header.pid, header.process, header.started, header.began_ns, 0)
+        watched = _Watched(path, header.pid, process, header.started, header.began_ns, 0)
         try:
             descriptor = os.pidfd_open(header.pid)
         except OSError:
@@ -194,8 +196,8 @@ def _header_of(path: Path) -> _Header | None:
             line = file.readline(_HEADER_BYTES_MAX)
         if line.endswith(b"\n"):
             details = json.loads(line)["details"]
-            started, began_ns = details["pid_started"], details.get("program_began_ns")
-            return _Header(int(details["pid"]), started, began_ns, int(details["process"]))
+            started, began_ns = details.get("pid_started"), details.get("program_began_ns")
+            return _Header(int(details["pid"]), started, began_ns, details.get("process"))
     return None
 
 
@@ -257,6 +259,11 @@ class _Last:
     remark: str | None = None
     has_left: bool = False
 
+    @property
+    def ended_well(self) -> bool:
+        """Whether it says so, or had left before it ended without a word, as by os._exit."""
+        return self.has_left if self.remark is None else self.remark == ""
+
 
 def _last_of(lines: list[bytes]) -> _Last:
     last = _Last()
@@ -292,7 +299,7 @@ def _end_event(watched: _Watched, lifetime: int, last: _Last) -> dict[str, Any]:
     if watched.is_replaced:
         if last.has_left:
             return event
-    elif status == 0 or (status is None and last.remark == ""):
+    elif status == 0 or (status is None and last.ended_well):
         return event
     event["type"] = "crash"
     event["since_ns"] = max(watched.seen_alive_ns, last.time_ns)

@@ -14,14 +14,19 @@ from typing import Any
 
 from jax_bridge import client_recorder, compat
 from jax_bridge.recorder.complaints import complain
+from jax_bridge.recorder.lines import header_line
+from jax_bridge.recorder.origin import origin_details
 from jax_bridge.recorder.process_recorder import ProcessRecorder
-from jax_bridge.recorder.processes import as_file_name, clock_id, host_name, state_of
+from jax_bridge.recorder.processes import as_file_name, host_name
 
 FORMAT = "coordlab record"
 """In `details.recorder` of a part's header."""
 
 END = "the program has come to its end"
 """The remark of a program that ends by itself; none of one that is killed or aborts."""
+
+SERVICE_MADE = "service_made_ns"
+"""The detail of a header that says when the program began to make a service; it has no events."""
 
 CANNOT_KNOW = (
     "what C++ asks of the service without Python, as XLA does when its back ends start",
@@ -30,7 +35,7 @@ CANNOT_KNOW = (
 
 
 class ProgramRecorder:
-    """Notes the clients that a program makes, and records each.
+    """Notes the services and clients that a program makes, and records each client.
 
     Most programs make one. Those that make several, one after the other or at once, have a file for
     each number of a process and address of a service.
@@ -55,6 +60,7 @@ class ProgramRecorder:
           runtime: jaxlib's module of C++ code, freshly loaded.
         """
         compat.replace_client_maker(runtime, self._made)
+        compat.tell_of_services(runtime, self._service_made)
         client_recorder.record_clients(self._of_client.get)
 
     def record_blocks(self) -> None:
@@ -74,30 +80,38 @@ class ProgramRecorder:
         recorder.made(id(client))
         self._of_client[id(client)] = recorder
 
+    def _service_made(self, address: str, processes: int, began_ns: int) -> None:
+        """Notes in a file of its own that a service begins: what follows at its port is another job."""
+        try:
+            path = self._new_file(f"{as_file_name(host_name())}-{os.getpid()}-service")
+            details = {
+                "recorder": FORMAT,
+                **origin_details(None),
+                "processes": processes,
+                "address": address,
+                SERVICE_MADE: began_ns,
+            }
+            path.write_bytes(header_line([0], (), details))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+            complain(f"the beginning of a service is not recorded: {error}")
+
     def _new_recorder(self, address: str, process: int) -> ProcessRecorder:
         if process < 0:
             raise ValueError(f"the number of the process is {process}")
-        pid = os.getpid()
-        state = state_of(pid)
         processes = compat.processes_of_job(address, process)
         details = {
             "recorder": FORMAT,
-            "host": host_name(),
-            "clock_id": clock_id(),
-            "wall_clock_ahead_ns": time.time_ns() - time.monotonic_ns(),
-            "pid": pid,
-            "pid_started": None if state is None else state.started,
+            **origin_details(process),
             "program_began_ns": self._began_ns,
             "parent_pid": os.getppid(),
             "forked_from_pid": self._forked_from,
-            "process": process,
             "processes": processes,
             "address": address,
             "python": platform.python_version(),
             "jaxlib": compat.jaxlib_version(),
         }
         return ProcessRecorder(
-            self._new_file(f"{as_file_name(host_name())}-{pid}-process-{process}"),
+            self._new_file(f"{as_file_name(host_name())}-{os.getpid()}-process-{process}"),
             process=process,
             processes=processes,
             cannot_know=CANNOT_KNOW,

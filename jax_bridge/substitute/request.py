@@ -38,11 +38,21 @@ class ServiceRequest:
         return cls(**json.loads(line))
 
 
-def answer(error: str = "") -> bytes:
-    """The line that says whether the service is served; `error` is what jaxlib's exception would say."""
-    return json.dumps({"error": error}).encode() + b"\n"
+def answer(error: str = "", *, is_new: bool = True) -> bytes:
+    """The line that says whether the service is served.
+
+    Args:
+      error: What jaxlib's exception would say.
+      is_new: Whether it was started for this request; else it was there.
+    """
+    return json.dumps({"error": error, "is_new": is_new}).encode() + b"\n"
 
 
 def error_in(line: bytes) -> str:
     """The error in an answer, or "" if there is none."""
     return str(json.loads(line)["error"])
+
+
+def is_of_a_new_service(line: bytes) -> bool:
+    """Whether an answer without an error says that the service was started for it."""
+    return bool(json.loads(line)["is_new"])

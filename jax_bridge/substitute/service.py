@@ -12,7 +12,7 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from jax_bridge import compat
-from jax_bridge.substitute.request import SHUTDOWN, ServiceRequest, error_in
+from jax_bridge.substitute.request import SHUTDOWN, ServiceRequest, error_in, is_of_a_new_service
 
 
 class SubstituteService:
@@ -20,9 +20,11 @@ class SubstituteService:
 
     Args:
       connection: To the owner of the services, who has just said yes.
+      is_new: Whether it was started for this object; else it was found again.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, *, is_new: bool) -> None:
+        self.is_new = is_new
         self._end = weakref.finalize(self, _end, connection, os.getpid())
         # At the end of the process it would come before the client's own shutdown.
         self._end.atexit = False
@@ -89,7 +91,7 @@ def _start(socket_path: str, request: ServiceRequest) -> SubstituteService:
     if error:
         connection.close()
         raise compat.runtime_error(error)
-    return SubstituteService(connection)
+    return SubstituteService(connection, is_new=is_of_a_new_service(line))
 
 
 def _end(connection: socket.socket, process_id: int) -> None:

@@ -32,13 +32,14 @@ from checker.history import (
     dumps,
 )
 from checker.history.jsonl_writer import INLINE_LIVE_SET_MAX
-from checker.history.parts import END_REMARK, RECORDER_LANE, read_part
+from checker.history.parts import END_REMARK, RECORDER_LANE, SERVICE_MADE, read_part
 from coord_sim.cli.main import main
+from coord_sim.replay.settings import NO_HEARTBEATS
 from jax_bridge import client_recorder
 from jax_bridge.conditions import BLOCK
 from jax_bridge.recorder import lines, process_recorder, program
 from jax_bridge.recorder.process_recorder import ProcessRecorder
-from tests.bridge.test_wrap import PORT, environment, run
+from tests.bridge.test_wrap import PORT, RESTARTED, environment, run
 
 RECORD = (sys.executable, "-m", "coord_sim.cli.main", "record")
 MERGE = (sys.executable, "-m", "coord_sim.cli.main", "merge")
@@ -299,7 +300,9 @@ client.shutdown()
     assert code == 0, errors
     packages = folder / "packages" / "jax_bridge" / "__init__.py"
     assert output == f"of the program sitecustomize {packages}\n"
-    (file,) = (folder / "parts").iterdir()
+    file, service = sorted((folder / "parts").iterdir())
+    assert service.name.endswith("-service.jsonl")
+    assert read_part(service).service_made_ns is not None
     part = read_part(file)
     assert file.name.endswith(f"-{part.number('pid')}-process-0.jsonl")
     assert part.history.faults[-1].name == f"process 0: {END_REMARK}"
@@ -343,6 +346,72 @@ again.shutdown()
     assert operations(history) == {(0, "key_value_set"), (1, "key_value_set")}
     second = read(tmp_path / "run-2.jsonl")
     assert operations(second) == {(0, "key_value_set"), (0, "shutdown")}, errors
+
+
+IN_TURN = (
+    BARE
+    + """
+for attempt in range(2):
+    service = service_for(1)
+    client = client_of(0)
+    client.key_value_set("job", f"attempt {attempt}")
+    client.shutdown()
+    service.shutdown()
+    client = service = None
+"""
+)
+"""As a launcher does that tries again; the second service knows nothing of the key."""
+
+ORDERS = {
+    "alone": RECORD,
+    "in wrap": (*WRAP, "--", *RECORD),
+    "around wrap": (*RECORD, "--out", "{out}", "--", *WRAP, "--"),
+}
+
+
+def recorded_in(folder: Path, order: str, text: str) -> str:
+    """Records a program to `run.jsonl`, and its parts beside it, alone or with `wrap`; what was said."""
+    script = folder / "program.py"
+    script.write_text(text)
+    out = str(folder / "run.jsonl")
+    words = [word.format(out=out) for word in ORDERS[order]]
+    if order != "around wrap":
+        words += ["--out", out, "--keep-parts", "--"]
+    code, _, errors = run(*words, sys.executable, str(script))
+    assert code == 0, errors
+    return errors
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize("order", ORDERS)
+def test_services_that_follow_one_another_at_one_port_have_a_history_each(
+    tmp_path: Path, order: str
+) -> None:
+    errors = recorded_in(tmp_path, order, IN_TURN)
+    files = [tmp_path / "run.jsonl", tmp_path / "run-2.jsonl"]
+    if order == "alone":
+        code, _, _ = run(*MERGE, str(tmp_path / "run.parts"), "--out", str(tmp_path / "m.jsonl"))
+        assert code == 0
+        files += [tmp_path / "m.jsonl", tmp_path / "m-2.jsonl"]
+    for file in files:
+        history = read(file)
+        assert operations(history) == {(0, "key_value_set"), (0, "shutdown")}, errors
+        assert {event.lifetime for event in history.events} == {0}
+        assert not any(isinstance(found.verdict, Invalid) for found in check_service(history))
+    assert "no recorded program made the service" not in errors
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize("order", ["in wrap", "around wrap"])
+def test_who_comes_back_to_a_service_that_goes_on_is_in_the_same_history(
+    tmp_path: Path, order: str
+) -> None:
+    """Under `wrap`, where a process 0 that comes back asks for its service once more."""
+    errors = recorded_in(tmp_path, order, RESTARTED)
+    events = read(tmp_path / "run.jsonl").events
+    starts = [event for event in events if isinstance(event, Start)]
+    assert sorted((s.process, s.lifetime) for s in starts) == [(0, 0), (0, 1), (1, 0)], errors
+    assert not (tmp_path / "run-2.jsonl").exists()
 
 
 # --- commands ------------------------------------------------------------------------------------------
@@ -549,6 +618,8 @@ def test_constants_are_those_of_the_format_and_of_conditions() -> None:
     assert lines.INLINE_LIVE_SET_MAX == INLINE_LIVE_SET_MAX
     assert process_recorder.REMARKS == RECORDER_LANE
     assert program.END == END_REMARK
+    assert program.SERVICE_MADE == SERVICE_MADE
+    assert any(gap.startswith(NO_HEARTBEATS) for gap in program.CANNOT_KNOW)
     assert client_recorder._BLOCK == BLOCK
     events: list[Event] = []
     header = dumps(History(Header(source="processes", participants=(0,)), events))

@@ -93,6 +93,87 @@ job.set("of the job")
     assert sorted(others) == [[], ["in vain"]]
 
 
+def test_a_start_belongs_to_the_latest_service_that_was_made_before_it(tmp_path: Path) -> None:
+    """Whoever made it, and whoever comes back while it goes on."""
+    text = """
+def serve(processes):
+    recorder._service_made("[::]:1", processes, time.monotonic_ns())
+
+serve(2)
+zero, one = Client(process=0), Client(process=1)
+zero.connect(5)
+one.connect(6)
+zero.set("first")
+back = Client(process=1)
+back.connect(7)
+back.set("back")
+serve(1)
+again = Client(process=0)
+again.connect(8)
+again.set("first")
+recorder._service_made("[::]:2", 1, time.monotonic_ns())
+"""
+    events, errors = recorded(tmp_path, text)
+    assert [(e.process, e.lifetime) for e in events if isinstance(e, Start)] == [
+        (0, 0), (1, 0), (1, 1),
+    ]  # fmt: skip
+    assert keys(tmp_path / "run.jsonl") == ["first", "back"]
+    second = read(tmp_path / "run-2.jsonl").events
+    assert [(e.process, e.lifetime) for e in second if isinstance(e, Start)] == [(0, 0)]
+    assert keys(tmp_path / "run-2.jsonl") == ["first"]
+    assert not (tmp_path / "run-3.jsonl").exists()
+    assert "never connected" not in errors
+
+
+def test_who_could_not_connect_was_not_in_the_job_that_came_later(tmp_path: Path) -> None:
+    text = """
+early = Client(process=1)
+early.mine.remark("could not connect: nobody is there")
+recorder._service_made("[::]:1", 1, time.monotonic_ns())
+job = Client(process=0)
+job.connect(5)
+"""
+    recorded(tmp_path, text)
+    assert read(tmp_path / "run.jsonl").header.participants == (0,)
+    (fault,) = read(tmp_path / "run-2.jsonl").faults[:1]
+    assert "could not connect" in fault.name
+
+
+def test_a_service_without_a_client_is_nothing_to_record(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(CLIENTS + 'recorder._service_made("[::]:1", 2, time.monotonic_ns())')
+    code, _, errors = run(
+        *RECORD, "--out", str(tmp_path / "run.jsonl"), "--", sys.executable, str(script)
+    )
+    assert code == 0
+    assert "no program made a client" in errors
+    assert not list(tmp_path.glob("run*"))
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_whether_a_service_outside_was_the_same_is_taken_from_its_promises(
+    tmp_path: Path, kept: bool
+) -> None:
+    """Nobody was connected in between; one store would not take a key twice."""
+    text = f"""
+for number in (5, 6):
+    client = Client()
+    client.connect(number)
+    client.set("key" if {not kept} else f"key/{{number}}")
+    client.call("shutdown", {{}})
+"""
+    _, errors = recorded(tmp_path, text)
+    assert "no recorded program made the service, and for some time nobody was" in errors
+    files = [tmp_path / "run.jsonl", tmp_path / "run-2.jsonl"]
+    found = [keys(file) for file in files if file.exists()]
+    if kept:
+        assert found == [["key/5", None, "key/6", None]]
+    else:
+        assert found == [["key", None], ["key", None]]
+    for file in files[: len(found)]:
+        assert any("whether its service was one" in gap for gap in read(file).header.cannot_know)
+
+
 def test_files_of_earlier_runs_are_named(tmp_path: Path) -> None:
     two = "one, two = Client(port=1), Client(port=2)\none.connect(5)\ntwo.connect(6)\n"
     _, errors = recorded(tmp_path, two)
@@ -143,6 +224,20 @@ def test_a_program_that_its_process_replaces_has_ended_then(tmp_path: Path) -> N
         assert first[0].time_ns < end.time_ns < second[0].time_ns
     assert (beside[-1].since_ns or 0) <= beside[-1].time_ns
     assert "two pids" not in errors
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_who_has_left_did_not_crash_if_nobody_saw_how_it_ended(tmp_path: Path, left: bool) -> None:
+    """Children of `multiprocessing` end by os._exit, and their parent asks first how."""
+    path = tmp_path / "part.jsonl"
+    recorder = ProcessRecorder(path, process=0, processes=1)
+    recorder.start(7, 0, 5)
+    name = SHUTDOWN if left else "key_value_delete"
+    recorder.ok(7, recorder.invoke(7, name, {}), None)
+    watched = ends._Watched(path, 1, 0, None, None, 0, ended_ns=time.monotonic_ns())
+    ends._write_end(watched)
+    end = read(path).events[-1]
+    assert isinstance(end, Leave if left else Crash)
 
 
 def test_a_shutdown_is_called_as_in_histories() -> None:

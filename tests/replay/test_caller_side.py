@@ -12,10 +12,12 @@ from checker.history import Event, Fault, History, Invoke, Ok, read
 from coord_sim.faults import Crash, Restart
 from coord_sim.moments import When
 from coord_sim.replay import replay, settings_of
+from coord_sim.replay.settings import SERVICE_UNKNOWN
 from coord_sim.schedule import Schedule
 from coord_sim.sim import Process, simulate
 from coord_sim.sim.nemesis import KINDS, draw_schedule
 from coord_sim.sim.programs import PROGRAMS
+from jax_bridge.recorder.program import CANNOT_KNOW
 
 FINDINGS = Path(__file__).parents[1] / "data" / "findings"
 QUICK = ("ghost-entry-jaxlib", "zombie-calls-jaxlib", "dead-served", "zombie-shuts-down-jaxlib")
@@ -112,6 +114,55 @@ def test_unless_the_living_may_be_suspected() -> None:
     history = History(history.header, both)
     assert replay(history).verdict == "could not"
     assert replay(history, settings_of(history, suspicions="any")).verdict == "could"
+
+
+def from_inside(history: History, *gaps: str) -> History:
+    """As a recorder inside the programs would have it, which sees neither heartbeats nor stalls."""
+    header = replace(history.header, source="processes", cannot_know=(*CANNOT_KNOW, *gaps))
+    return History(header, history.events, faults=history.faults)
+
+
+def without_0() -> History:
+    """One process was left out of every answer, and nothing says why."""
+    history = simulate(one_round, Schedule(processes=2, seed=1)).history
+    events = [
+        replace(e, result={1: dict(e.result)[1]}) if isinstance(e, Ok) and e.result else e  # type: ignore[call-overload]
+        for e in history.events
+    ]
+    return History(history.header, events)
+
+
+def test_who_stood_still_or_died_unseen_may_have_been_declared_dead() -> None:
+    history = without_0()
+    assert replay(history).verdict == "could not"
+    assert replay(from_inside(history)).verdict == "could"
+    strict = settings_of(from_inside(history), suspicions="faults")
+    assert replay(from_inside(history), strict).verdict == "could not"
+
+
+def test_remarks_of_a_recorder_are_no_faults() -> None:
+    history = without_0()
+    remark = Fault(time_ns=0, name="process 0: the program has come to its end", lane="recorder")
+    assert replay(History(history.header, history.events, faults=(remark,))).verdict == "could not"
+
+
+def test_without_the_calls_of_all_it_is_unknown() -> None:
+    """A round cannot end before all have come, of whom one is not recorded."""
+    history = simulate(one_round, Schedule(processes=2, seed=1)).history
+    part = History(history.header, [event for event in history.events if event.process == 1])
+    assert replay(part).verdict == "could not"
+    replayed = replay(from_inside(part))
+    assert replayed.verdict == "unknown"
+    assert any("no call of process 0 is in this history" in note for note in replayed.notes)
+
+
+def test_what_may_be_of_several_services_is_unknown() -> None:
+    history = simulate(one_round, Schedule(processes=2, seed=1)).history
+    broken = from_inside(changed(history, [0]))
+    assert replay(broken).verdict == "could not"
+    replayed = replay(from_inside(broken, f"{SERVICE_UNKNOWN}: it may have been replaced"))
+    assert replayed.verdict == "unknown"
+    assert any("whether this history is of one service" in note for note in replayed.notes)
 
 
 GHOST = Schedule(

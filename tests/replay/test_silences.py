@@ -43,7 +43,7 @@ def test_a_stall_is_a_false_alarm_for_time_outs_that_are_shorter() -> None:
     stalled = [0.0, 1.0, 2.0, 6.5, 7.5, 8.5, 9.5, 10.0]
     silences = recording({(0, 0): STEADY, (1, 0): stalled}, 10.5)
     row = silences.row(3.0)
-    (alarm,) = row.alarms
+    (alarm,) = silences.false_alarms(3.0)
     assert (alarm.process, alarm.is_sure, row.false) == (1, True, (1, 0))
     assert (alarm.last_heard_ns, alarm.earliest_ns, alarm.latest_ns) == (2 * S, 5 * S, 6 * S)
     assert alarm.lived_ns == round(6.5 * S)
@@ -52,10 +52,10 @@ def test_a_stall_is_a_false_alarm_for_time_outs_that_are_shorter() -> None:
 
 def test_within_a_second_above_the_time_out_the_phase_decides() -> None:
     silences = recording({(1, 0): [0.0, 1.0, 2.0, 6.5, 7.5, 8.5]}, 9.0)
-    (alarm,) = silences.row(4.0).alarms
+    (alarm,) = silences.false_alarms(4.0)
     assert not alarm.is_sure
     assert alarm.latest_ns == round(6.5 * S)
-    assert silences.row(4.5).alarms == ()  # The service asks for strictly more.
+    assert silences.false_alarms(4.5) == []  # The service asks for strictly more.
 
 
 def test_a_death_is_noticed_after_the_time_out_unless_a_restart_is_faster() -> None:
@@ -87,12 +87,22 @@ def test_a_death_is_noticed_by_some_phases_if_a_restart_is_nearly_as_fast() -> N
     assert after_s[3:] == [(1.5, 2.25), (2.0, 2.25), None]
 
 
+def test_each_silence_is_an_alarm_and_each_start_counts_once() -> None:
+    """The longer one comes later, and one as long as the time-out is none."""
+    silences = recording({(1, 0): [0.0, 4.2, 6.2, 10.2, 12.2, 17.0, 19.0, 23.4, 25.4]}, 26.0)
+    alarms = silences.false_alarms(4.0)
+    assert [alarm.last_heard_ns / S for alarm in alarms] == [0.0, 12.2, 19.0]
+    assert [alarm.lived_ns for alarm in alarms] == [round(s * S) for s in (4.2, 17.0, 23.4)]
+    assert silences.row(4.0).false == (0, 1)
+    assert silences.row(3.0).false == (1, 0)
+
+
 def test_a_possible_false_alarm_does_not_hide_a_sure_one() -> None:
     silences = recording({(1, 0): [0.0, 2.5, 5.0, 10.0, 11.0, 12.0]}, 12.5)
     row = silences.row(2.0)
     assert row.false == (1, 0)
-    found = [(alarm.last_heard_ns // S, alarm.is_sure) for alarm in row.alarms]
-    assert found == [(0, False), (5, True)]
+    found = [(alarm.last_heard_ns // S, alarm.is_sure) for alarm in silences.false_alarms(2.0)]
+    assert found == [(0, False), (2, False), (5, True)]
     assert silences.row(4.5).false == (0, 1)
 
 
