@@ -100,6 +100,7 @@ class JobResult:
       ends: How each process was in the end.
       log, reached: What programs of the simulator said.
       missed: Faults that did not happen.
+      unmet: Those of them whose conditions never held; the run was over before the others.
       end_s: When the run ended.
     """
 
@@ -112,4 +113,5 @@ class JobResult:
     log: tuple[LogLine, ...] = ()
     reached: Mapping[str, int] = field(default_factory=dict)
     missed: tuple[Fault, ...] = ()
+    unmet: tuple[Fault, ...] = ()
     end_s: float = 0.0

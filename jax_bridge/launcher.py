@@ -153,7 +153,7 @@ class _Launcher:
             self.say("interrupted: ending all processes")
         finally:
             history = self._finish("interrupted" if interrupted else "ended by the launcher")
-        self._unplanned += [f"{fault_in_words(f)} was never reached" for f in self._missed]
+        self._unplanned += [never_reached(fault) for fault in self._missed]
         return JobResult(
             history=history,
             unplanned=tuple(self._unplanned),
@@ -164,6 +164,7 @@ class _Launcher:
             log=self._log,
             reached=self._reached,
             missed=tuple(self._missed),
+            unmet=tuple(fault for _, fault in self._waiting),
             end_s=self._end_s,
         )
 
@@ -685,6 +686,11 @@ def run_folder(out: Path) -> Path:
 def fault_in_words(fault: Fault) -> str:
     """A fault and when it was to come, for messages."""
     return f"the planned {described(fault)} ({_where(fault)})"
+
+
+def never_reached(fault: Fault) -> str:
+    """That a fault did not happen."""
+    return f"{fault_in_words(fault)} was never reached"
 
 
 def _where(fault: Fault) -> str:

@@ -10,41 +10,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from coord_sim.faults import Degrade, Fault, Partition, Refuse, Reset, Skew, Slow
+from coord_sim.faults import Degrade, Fault, Partition, Refuse, Reset
 from coord_sim.moments import SERVICE, Member
+from coord_sim.scenarios.for_processes import sides_of
 from jax_bridge.errors import LaunchFailed, RunBroken
 from jax_bridge.parent_death import be_killed_with_parent
 
 NETWORK_FAULTS: Final = (Degrade, Partition, Refuse, Reset)
 
 
-def not_for_processes(fault: Fault, processes: int) -> str | None:
-    """Why a fault cannot be done to real processes; None if it can.
-
-    Args:
-      fault: Any.
-      processes: How many the job has.
-    """
-    match fault:
-        case Slow() | Skew():
-            return f"{type(fault).__name__.lower()} cannot be done to real processes"
-        case Degrade(raw=True):
-            return "messages are not lost, doubled or reordered (raw) between real processes"
-        case Partition():
-            side, other = _sides(fault, processes)
-            if SERVICE not in side | other:
-                return (
-                    "what passes between processes themselves cannot be cut; a partition of real "
-                    "processes has the service on one side"
-                )
-    return None
-
-
 class Network:
     """A relay before each process of a job; `jax_bridge.relay` has what it can do.
 
     Faults of one process may overlap: a direction is open again when nobody holds it back any more, and
-    of bad times the latest counts.
+    what makes a link bad adds up, as in the simulator.
 
     Args:
       upstreams: The service of each process, as `HOST:PORT`.
@@ -105,7 +84,7 @@ class Network:
         self._popen.stdout.close()
 
     def _partition(self, fault: Partition) -> Callable[[], None]:
-        side, other = _sides(fault, len(self.addresses))
+        side, other = sides_of(fault, len(self.addresses))
         up = _processes(side) if SERVICE in other else set()
         down = _processes(other) if SERVICE in side else set()
         if not fault.one_way:
@@ -150,17 +129,9 @@ class Network:
         return end
 
     def _tell(self, process: int) -> None:
-        settings: dict[str, float] = {}
-        for fault in self._bad[process]:
-            # Doubles and disorder are put right by the receiver: they show as delay.
-            late_s = 0.2 * (fault.reorder > 0)
-            settings = {
-                "delay_s": fault.delay_s,
-                "jitter_s": fault.jitter_s + late_s,
-                "loss": fault.loss,
-                "bytes_per_s": fault.bytes_per_s,
-            }
-        self._order(process, "set", **settings)
+        names = ("delay_s", "jitter_s", "loss", "bytes_per_s")
+        bad = [{name: getattr(fault, name) for name in names} for fault in self._bad[process]]
+        self._order(process, "set", bad=bad)
 
     def _order(self, link: int, do: str, **fields: object) -> None:
         if not self._ask({"link": link, "do": do, **fields}):
@@ -176,12 +147,6 @@ class Network:
         except OSError:
             answer = b""
         return answer
-
-
-def _sides(fault: Partition, processes: int) -> tuple[set[Member], set[Member]]:
-    """Both sides of a partition; the other one is everybody else if it is not said."""
-    side = set(fault.side)
-    return side, set(fault.other) or {*range(processes), SERVICE} - side
 
 
 def _processes(members: set[Member]) -> set[int]:

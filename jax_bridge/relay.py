@@ -7,7 +7,8 @@ shows as delay.
 The first line of standard input is a list of the upstreams, `["HOST:PORT", ...]`, and is answered by a
 line with the ports to connect to. Each further line is an order, `{"link": N, "do": ..., ...}`:
 
-- `set`: `delay_s`, `jitter_s`, `loss` (a lost packet is sent again later), `bytes_per_s` (0: no limit);
+- `set`: `bad`: all that makes the link bad now, each with `delay_s`, `jitter_s`, `loss` (a lost packet
+  is sent again later), `bytes_per_s` (0: no limit). Delays add up, and of limits the lowest counts;
 - `hold`: `up`, `down`: whether what goes to the service, or comes from it, is held back;
 - `refuse`: `on`: whether connections are refused;
 - `reset`: breaks all connections.
@@ -39,20 +40,14 @@ RESENDS_MAX: Final = 8
 _ABORT: Final = struct.pack("ii", 1, 0)
 
 
-@dataclass(slots=True)
-class _Way:
-    """One direction of a link.
+@dataclass(frozen=True, slots=True)
+class _Bad:
+    """One thing that makes a link bad: fields of `coord_sim.faults.Degrade`."""
 
-    Attributes:
-      is_open: Set unless what goes this way is held back.
-      delay_s, jitter_s, loss, bytes_per_s: How bad it is.
-    """
-
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    delay_s: float = 0.0
-    jitter_s: float = 0.0
-    loss: float = 0.0
-    bytes_per_s: float = 0.0
+    delay_s: float
+    jitter_s: float
+    loss: float
+    bytes_per_s: float
 
     def extra_s(self) -> float:
         """How much later a packet comes."""
@@ -62,6 +57,28 @@ class _Way:
                 break
             late_s += RESEND_S * 2**attempt
         return late_s
+
+
+@dataclass(slots=True)
+class _Way:
+    """One direction of a link.
+
+    Attributes:
+      is_open: Set unless what goes this way is held back.
+      bad: What makes it bad.
+    """
+
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    bad: tuple[_Bad, ...] = ()
+
+    def extra_s(self) -> float:
+        """How much later a packet comes."""
+        return sum(bad.extra_s() for bad in self.bad)
+
+    @property
+    def bytes_per_s(self) -> float:
+        """So much passes; 0: no limit."""
+        return min((bad.bytes_per_s for bad in self.bad if bad.bytes_per_s), default=0.0)
 
 
 class Link:
@@ -94,8 +111,7 @@ class Link:
         match order["do"]:
             case "set":
                 for way in (self._up, self._down):
-                    for name in ("delay_s", "jitter_s", "loss", "bytes_per_s"):
-                        setattr(way, name, float(order.get(name, 0.0)))
+                    way.bad = tuple(_Bad(**bad) for bad in order["bad"])
             case "hold":
                 for way, is_held in ((self._up, order["up"]), (self._down, order["down"])):
                     (way.is_open.clear if is_held else way.is_open.set)()
@@ -158,8 +174,8 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, w
                 return
             writer.write(data)
             await writer.drain()
-            if way.bytes_per_s:
-                await asyncio.sleep(len(data) / way.bytes_per_s)
+            if limit := way.bytes_per_s:
+                await asyncio.sleep(len(data) / limit)
 
     async with asyncio.TaskGroup() as both:
         both.create_task(take())

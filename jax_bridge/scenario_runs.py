@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from checker.history import History
+from coord_sim.faults import Fault
 from coord_sim.scenarios import (
     Answers,
     Blocks,
@@ -20,6 +21,7 @@ from coord_sim.scenarios import (
     Scenario,
     findings,
 )
+from coord_sim.scenarios.for_processes import not_for_processes
 from coord_sim.scenarios.scenario import PROCESSES
 from coord_sim.schedule import Schedule
 from coord_sim.sim import Run
@@ -28,7 +30,6 @@ from jax_bridge import workloads
 from jax_bridge.errors import LaunchFailed
 from jax_bridge.job import Job, JobResult, SimulatorProgram
 from jax_bridge.launcher import run_job
-from jax_bridge.network import not_for_processes
 from jax_bridge.services import model_service_command, real_service_command
 
 T = TypeVar("T", Ends, Blocks, Answers, Logs)
@@ -45,6 +46,18 @@ TOLERANCE_S: Final = 1.0
 
 DYING_S: Final = 3.0
 """A process that jaxlib ends prints its stack first, which takes seconds on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class RealOutcome(Outcome):
+    """What came of a scenario on real processes.
+
+    Attributes:
+      unmet: Faults whose conditions never held. Those of `run.missed` that are not among them were to
+        come when the run was over.
+    """
+
+    unmet: tuple[Fault, ...] = ()
 
 
 class NotForProcesses(LaunchFailed):
@@ -75,7 +88,7 @@ def run_scenario_for_real(
     *,
     seed: int | None = None,
     semantics: str | None = None,
-) -> Outcome:
+) -> RealOutcome:
     """Runs a scenario on real processes and holds its expectations against what came of it.
 
     Args:
@@ -94,9 +107,10 @@ def run_scenario_for_real(
             f"{scenario.name} runs in the simulator only; coordlab scenarios {scenario.name} says why"
         )
     schedule = scenario.under(seed=seed, semantics=semantics)
-    run = run_for_real(scenario.program, dict(scenario.arguments), schedule, setting)
+    result = _result(scenario.program, dict(scenario.arguments), schedule, setting)
+    run = _run(schedule, result)
     expect = with_tolerance(scenario.expectations(schedule.semantics), TOLERANCE_S)
-    return Outcome(scenario, run, tuple(findings(expect, run, judge)))
+    return RealOutcome(scenario, run, tuple(findings(expect, run, judge)), result.unmet)
 
 
 def run_for_real(
@@ -118,6 +132,12 @@ def run_for_real(
       LaunchFailed: the service did not come up.
       RunBroken: the service died by itself, or what carries out the faults; the history is kept.
     """
+    return _run(schedule, _result(program, arguments, schedule, setting))
+
+
+def _result(
+    program: str, arguments: dict[str, object], schedule: Schedule, setting: Setting
+) -> JobResult:
     problem = next(obstacles(schedule, setting.service), None)
     if problem is not None:
         raise NotForProcesses(problem)
@@ -126,7 +146,7 @@ def run_for_real(
         raise KeyboardInterrupt
     if result.broken is not None:
         raise result.broken
-    return _run(schedule, result)
+    return result
 
 
 def with_tolerance(expect: Expectations, by_s: float) -> Expectations:

@@ -24,6 +24,7 @@ from checker import (
 from checker.clocks import clock_report
 from checker.operations import Operations
 from checker.printable import printable
+from checker.search.budget import MEMORY_BYTES_MAX
 from checker.service import ObjectVerdict, check_service
 from checker.specification import SetSpecification, Specification
 from coord_sim.cli import follow
@@ -104,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class ServiceOutcome:
     """What became of one file with objects of its own kind."""
 
     history: History
@@ -127,37 +128,68 @@ class _Outcome:
         return self.live or verdicts[0]
 
 
-def _check_service(options: argparse.Namespace, path: str) -> int:
-    spec = spec_of(options)
-    history = read_history(path)
+def judge_service(
+    history: History,
+    path: str,
+    spec: LiveProcesses,
+    *,
+    timeout_s: float | None = None,
+    memory_bytes_max: int = MEMORY_BYTES_MAX,
+    paranoid: bool = False,
+) -> ServiceOutcome:
+    """Judges a history of ours object by object; progress goes to standard error.
+
+    Args:
+      history: What is checked.
+      path: Its file, as messages name it.
+      spec: Of the live sets.
+      timeout_s: As `checker.service.check_service` takes it; so are the others.
+      memory_bytes_max: Likewise.
+      paranoid: Likewise.
+
+    Raises:
+      MalformedHistory: naming the file.
+    """
     with Progress(f"checking {printable(path)}") as progress:
         progress.say(f"checking {printable(path)} ({len(history.events):,} events)")
         try:
             rows = check_service(
                 history,
                 live=spec,
-                timeout_s=options.timeout,
-                memory_bytes_max=memory_bytes_max(options),
-                paranoid=options.paranoid,
+                timeout_s=timeout_s,
+                memory_bytes_max=memory_bytes_max,
+                paranoid=paranoid,
             )
             if all(row.verdict is None for row in rows):
                 # Nothing that is known was called: the lifetimes are looked at all the same.
                 rows = (ObjectVerdict("live set", 0, check(history, spec)), *rows)
         except MalformedHistory as error:
             raise MalformedHistory(error.problem, path=path, field=error.field) from None
-    outcome = _Outcome(history, rows, spec)
+    return ServiceOutcome(history, rows, spec)
+
+
+def _check_service(options: argparse.Namespace, path: str) -> int:
+    outcome = judge_service(
+        read_history(path),
+        path,
+        spec_of(options),
+        timeout_s=options.timeout,
+        memory_bytes_max=memory_bytes_max(options),
+        paranoid=options.paranoid,
+    )
     if options.json:
         print(json.dumps(_service_fields(path, outcome)))
     else:
-        for line in _service_lines(path, outcome, quiet=options.quiet):
+        for line in service_lines(path, outcome, quiet=options.quiet):
             print(line)
     return code_of(outcome.worst)
 
 
-def _service_lines(path: str, outcome: _Outcome, *, quiet: bool) -> Iterator[str]:
+def service_lines(path: str, outcome: ServiceOutcome, *, quiet: bool = False) -> Iterator[str]:
+    """What became of a file, as `check` says it; with `quiet` the verdict alone."""
     verdict = outcome.worst
     others = [row for row in outcome.rows if not row.is_live_sets]
-    if verdict is outcome.live or outcome.live is None:
+    if verdict is outcome.live:
         lines = verdict_lines(path, outcome.history, verdict, spec=outcome.spec, quiet=quiet)
     else:
         lines = iter([f"{plain(path)}: {verdict.word}"])
@@ -201,7 +233,7 @@ def _table(rows: Sequence[ObjectVerdict]) -> Iterator[str]:
         yield f"  and {len(valid) - ROWS_SHOWN_MAX} more objects with {operations} operations: valid"
 
 
-def _service_fields(path: str, outcome: _Outcome) -> dict[str, object]:
+def _service_fields(path: str, outcome: ServiceOutcome) -> dict[str, object]:
     verdict = outcome.worst
     found: dict[str, object] = {
         "file": path,

@@ -6,32 +6,32 @@ import argparse
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from checker import LiveProcesses, check
+from checker import LiveProcesses, Valid, Verdict
 from checker.history import Start
+from coord_sim.cli.check import judge_service, service_lines
 from coord_sim.cli.errors import CommandError
-from coord_sim.cli.exit_codes import BAD_INPUT, INTERRUPTED, INVALID, VALID, code_of
+from coord_sim.cli.exit_codes import BAD_INPUT, INTERRUPTED, INVALID, VALID, code_of, worst
 from coord_sim.cli.extras import require
 from coord_sim.cli.interrupts import end_like_ctrl_c_on_sigterm
 from coord_sim.cli.numbers import positive_int, positive_seconds
 from coord_sim.cli.scenarios import named_scenario, report_outcome, verdict_word
 from coord_sim.cli.terminal import plain
-from coord_sim.cli.verdict_text import verdict_lines
 from coord_sim.errors import ScheduleError
 from coord_sim.faults import Fault, Restart
 from coord_sim.moments import OPERATIONS, When
+from coord_sim.scenarios.for_processes import not_for_processes
 from coord_sim.scenarios.one_line import parse_fault
 from coord_sim.schedule import Schedule, members_of
 from jax_bridge.conditions import in_turn, parse_kill, parse_restart
 from jax_bridge.errors import LaunchFailed
 from jax_bridge.job import Job
-from jax_bridge.launcher import run_job
-from jax_bridge.network import not_for_processes
+from jax_bridge.launcher import fault_in_words, never_reached, run_job
 from jax_bridge.platforms import PLATFORMS, count_gpus, environment_for
-from jax_bridge.scenario_runs import Setting, run_scenario_for_real
+from jax_bridge.scenario_runs import RealOutcome, Setting, run_scenario_for_real
 from jax_bridge.services import model_service_command, real_service_command
 
 T = TypeVar("T")
@@ -70,8 +70,13 @@ examples:
 wrapped from outside. OPERATION is live_processes, key_value_get, ..., or block. Output of the
 processes goes to a folder beside OUT: run.run/logs for run.jsonl. Operations are counted over all
 starts of a process; the second --restart of a process is for its second death. Faults of the network go
-through a relay before each process. Exit code: that of the check (of a scenario: 1 if an expectation
-does not hold), or 2 if something was not as planned.
+through a relay before each process.
+
+Exit code: 0 valid, 1 invalid, 3 unknown, as of `coordlab check OUT`; 2 bad input, or something was not
+as planned: a process died by itself, a fault never came, the time was over; 130 after Ctrl-C.
+Of a scenario: 0 if all expectations hold, 1 if one does not; a history that is not valid counts as for a
+script, unless [expect] asks for such a verdict. There processes may die and time may be over; 2 if the
+condition of a fault never held. A fault at a time when all had ended already is only noted.
 """
 
 
@@ -197,17 +202,49 @@ def _run_scenario(options: argparse.Namespace) -> int:
             )
         except ScheduleError as error:
             raise CommandError(f"{options.scenario}: {error}") from None
-        if options.out is not None:
-            print(f"history: {plain(str(out))} ({len(outcome.run.history.events)} events)")
+    history = outcome.run.history
+    name = scenario.name
+    if options.out is not None:
+        name = str(out)
+        print(f"history: {plain(name)} ({len(history.events)} events)")
+    judged = judge_service(history, name, LiveProcesses())
+    for line in service_lines(name, judged, quiet=isinstance(judged.worst, Valid)):
+        print(line)
     report_outcome(scenario, outcome, f"on the {options.service} service")
-    if outcome.holds:
+    for line in _missed_lines(outcome):
+        print(plain(line))
+    code = worst(
+        (
+            BAD_INPUT if outcome.unmet else VALID,
+            VALID if outcome.holds else INVALID,
+            VALID if _asks_for(outcome, judged.worst) else code_of(judged.worst),
+        )
+    )
+    if code == VALID:
         return VALID
     words = ["coordlab", "run", "--scenario", options.scenario, "--service", options.service]
     for name in ("seed", "semantics", "timeout"):
         if getattr(options, name) is not None:
             words += [f"--{name}", f"{getattr(options, name)}"]
     print(f"again: {shlex.join(words)}")
-    return INVALID
+    return code
+
+
+def _missed_lines(outcome: RealOutcome) -> Iterator[str]:
+    for fault in outcome.run.missed:
+        if fault in outcome.unmet:
+            yield f"not planned: {never_reached(fault)}"
+        else:
+            yield f"note: {fault_in_words(fault)} did not happen: the run was over before"
+
+
+def _asks_for(outcome: RealOutcome, verdict: Verdict) -> bool:
+    """Whether the scenario expects that a history may be judged so, where failures are suspected."""
+    expected = outcome.scenario.expectations(outcome.run.schedule.semantics).verdicts or {}
+    return any(
+        judgement.endswith("-suspicion") and word == verdict.word
+        for judgement, word in expected.items()
+    )
 
 
 # --- a script --------------------------------------------------------------------------------------
@@ -261,8 +298,8 @@ def _run_script(options: argparse.Namespace) -> int:
     )
     result = run_job(job, lambda line: print(line, flush=True))
     print(f"history: {job.out} ({len(result.history.events)} events)")
-    verdict = check(result.history, LiveProcesses())
-    for line in verdict_lines(str(job.out), result.history, verdict):
+    judged = judge_service(result.history, str(job.out), LiveProcesses())
+    for line in service_lines(str(job.out), judged):
         print(line)
     for sentence in result.unplanned:
         print(plain(f"not planned: {sentence}"))
@@ -272,7 +309,7 @@ def _run_script(options: argparse.Namespace) -> int:
         hint = _why_nobody_connected(options)
         print(plain(f"not planned: no process connected to the service at {{address}}{hint}"))
         return BAD_INPUT
-    return BAD_INPUT if result.unplanned else code_of(verdict)
+    return BAD_INPUT if result.unplanned else code_of(judged.worst)
 
 
 def _why_nobody_connected(options: argparse.Namespace) -> str:

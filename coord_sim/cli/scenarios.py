@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from checker import History, LiveProcesses, check
@@ -13,6 +13,7 @@ from coord_sim.cli.exit_codes import BAD_INPUT, INVALID, VALID
 from coord_sim.cli.follow import service_verdict
 from coord_sim.cli.terminal import plain
 from coord_sim.errors import ProgramError
+from coord_sim.moments import When
 from coord_sim.scenarios import (
     Outcome,
     Scenario,
@@ -22,6 +23,7 @@ from coord_sim.scenarios import (
     run_scenario,
     scenario_named,
 )
+from coord_sim.sim import Run
 
 EXAMPLES = """\
 examples:
@@ -143,6 +145,8 @@ def simulate_scenario(
         outcome,
         f"with {f'each of {len(tried)} seeds' if outcome.holds and len(tried) > 1 else seed_told}",
     )
+    for note in notes_on_missed(outcome.run):
+        print(f"note: {plain(note)}")
     if outcome.holds:
         return VALID
     words = ["coordlab", "simulate", "--scenario", name, "--seed", str(seed)]
@@ -170,6 +174,17 @@ def verdict_word(history: History, definition: str, failures: str) -> str:
         return service_verdict(history, LiveProcesses(failures=failures)).word  # type: ignore[arg-type]
     spec = LiveProcesses(definition=definition, failures=failures)  # type: ignore[arg-type]
     return check(history, spec).word
+
+
+def notes_on_missed(run: Run) -> Iterator[str]:
+    """Says of each fault that did not happen in the simulator why."""
+    for fault in run.missed:
+        why = (
+            "its condition never held"
+            if isinstance(fault.at_s, When)
+            else "the run was over before"
+        )
+        yield f"{fault} did not happen: {why}"
 
 
 def report_outcome(scenario: Scenario, outcome: Outcome, how: str) -> None:

@@ -22,14 +22,13 @@ from coord_sim.cli.errors import CommandError
 from coord_sim.cli.exit_codes import INVALID, code_of, worst
 from coord_sim.cli.judges import raised
 from coord_sim.cli.numbers import SECONDS_MAX, positive_int
-from coord_sim.cli.scenarios import add_scenario_options, simulate_scenario
+from coord_sim.cli.scenarios import add_scenario_options, notes_on_missed, simulate_scenario
 from coord_sim.cli.terminal import Progress, plain
 from coord_sim.cli.verdict_text import verdict_lines
 from coord_sim.core.identifiers import NS_PER_S
 from coord_sim.core.semantics import SHIPPED
 from coord_sim.errors import ProgramError, ScheduleError
 from coord_sim.faults import Crash, Fault, Restart
-from coord_sim.moments import When
 from coord_sim.scenarios.one_line import fault_line, setting_lines
 from coord_sim.schedule import Schedule
 from coord_sim.sim import KILLED, Run, Tape, draw_faults, simulate
@@ -121,9 +120,12 @@ def run(options: argparse.Namespace) -> int:
         seeds = None
         if options.seed is not None or options.seeds > 1:
             seeds = range(options.seed or 0, (options.seed or 0) + options.seeds)
-        return simulate_scenario(
-            options.scenario, seeds=seeds, semantics=options.semantics, out=options.out
-        )
+        try:
+            return simulate_scenario(
+                options.scenario, seeds=seeds, semantics=options.semantics, out=options.out
+            )
+        except ScheduleError as error:
+            raise CommandError(f"{options.scenario}: {error}") from None
     try:
         if options.replay is not None:
             _refuse_beside(options, "replay", ("failures", "out"))
@@ -247,13 +249,7 @@ def notes_on(outcome: Run) -> Iterator[str]:
             if end.waits_for
         )
         yield f"stopped at {outcome.end_s:g} s: somebody never finished ({waiting or 'nobody waits'})"
-    for fault in outcome.missed:
-        why = (
-            "its condition never held"
-            if isinstance(fault.at_s, When)
-            else "the run was over before"
-        )
-        yield f"{fault} did not happen: {why}"
+    yield from notes_on_missed(outcome)
     for event in outcome.history.events:
         if isinstance(event, CrashEvent) and event.cause not in (None, KILLED):
             yield f"process {event.process} ended at {event.time_ns / NS_PER_S:.3f} s: {event.cause}"

@@ -1,7 +1,9 @@
 """Faults and settings in one line, as a command line takes them.
 
 A fault is its kind and its fields as in a scenario file: `pause process=1 at=2.5 for_s=4`,
-`crash process=1 at="inside 1 live_processes#3"`. A setting of the job is `KEY=VALUE`.
+`crash process=1 at="inside 1 live_processes#3"`. Quotes of words may be left out, as in
+`partition side=[0, service]`, and so may the brackets of a list of one. A setting of the job is
+`KEY=VALUE`.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def parse_fault(text: str, processes: int) -> Fault:
     Raises:
       ValueError: it is none; says what is wrong and what may be meant.
     """
-    words = shlex.split(text)
+    words = _words(text)
     name = words[0] if words else ""
     kind = FAULT_KINDS.get(name)
     if kind is None:
@@ -50,7 +52,11 @@ def parse_fault(text: str, processes: int) -> Fault:
     if kind is Degrade and "process" not in table:
         required.remove("process")
         everybody["process"] = None
-    return kind(**everybody, **_read(table, typing.get_type_hints(kind), required, processes))
+    hints = typing.get_type_hints(kind)
+    for key, value in table.items():
+        if typing.get_origin(hints.get(key)) is tuple and not isinstance(value, list):
+            table[key] = [value]
+    return kind(**everybody, **_read(table, hints, required, processes))
 
 
 def parse_setting(text: str, processes: int) -> tuple[str, Any]:
@@ -79,14 +85,32 @@ def setting_lines(schedule: Schedule) -> list[str]:
     return [f"{key}={_bare(value)}" for key, value in pairs_of(schedule) if key not in NOT_SETTINGS]
 
 
+def _words(text: str) -> list[str]:
+    """As a shell splits them; a list is one word."""
+    words: list[str] = []
+    for word in shlex.split(text):
+        if words and "=[" in words[-1] and not words[-1].endswith("]"):
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return words
+
+
 def _pair(word: str) -> tuple[str, object]:
     key, separator, text = word.partition("=")
     if not separator:
         raise ValueError(f"{word!r} is not of the form KEY=VALUE")
+    return key, _value(text)
+
+
+def _value(text: str) -> object:
+    """What TOML makes of it; a list of words without quotes, or text, where that is nothing."""
     try:
-        return key, tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return key, text
+        if text.startswith("[") and text.endswith("]"):
+            return [_value(element.strip()) for element in text[1:-1].split(",")]
+        return text
 
 
 def _bare(value: str) -> str:

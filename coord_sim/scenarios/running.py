@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coord_sim.errors import ScheduleError
 from coord_sim.scenarios.judging import Finding, Judge, findings
-from coord_sim.scenarios.scenario import Scenario
+from coord_sim.scenarios.scenario import SIMULATOR, Scenario
 from coord_sim.sim import Run, simulate
 
 
@@ -41,8 +42,12 @@ def run_scenario(
       semantics: Of the service, instead of the scenario's.
 
     Raises:
-      ScheduleError: there are no such semantics.
+      ScheduleError: it does not run in the simulator, or there are no such semantics.
     """
+    if SIMULATOR not in scenario.runs_on:
+        raise ScheduleError(
+            f"{scenario.name} runs on real processes only (runs_on); coordlab run --scenario runs it"
+        )
     schedule = scenario.under(seed=seed, semantics=semantics)
     run = simulate(scenario.make_program(), schedule)
     expect = scenario.expectations(schedule.semantics)

@@ -8,7 +8,6 @@ from typing import Final
 
 from coord_sim.core.semantics import SEMANTICS
 from coord_sim.core.status import Code
-from coord_sim.faults import Crash, Degrade, Partition, Pause, Refuse, Reset, Restart
 from coord_sim.scenarios.arguments import argument_problems
 from coord_sim.scenarios.expectations import (
     JUDGEMENTS,
@@ -22,6 +21,7 @@ from coord_sim.scenarios.expectations import (
     Expectations,
     Logs,
 )
+from coord_sim.scenarios.for_processes import not_for_processes
 from coord_sim.scenarios.lines import Path
 from coord_sim.scenarios.problems import Problem, ScenarioError, nearest
 from coord_sim.schedule import Schedule
@@ -32,9 +32,6 @@ SIMULATOR: Final = "simulator"
 PROCESSES: Final = "processes"
 PLACES: Final = (SIMULATOR, PROCESSES)
 """Where a scenario can run: in virtual time, and on real processes."""
-
-REAL_FAULTS: Final = (Crash, Restart, Pause, Degrade, Partition, Reset, Refuse)
-"""What signals and a proxy between a process and the service can do."""
 
 _LEAVE_OUT: Final = f"leave {PROCESSES!r} out of runs_on"
 
@@ -127,9 +124,9 @@ class Scenario:
 
     def _unreal(self) -> Iterator[tuple[Path, str]]:
         for number, fault in enumerate(self.schedule.faults):
-            if not isinstance(fault, REAL_FAULTS) or getattr(fault, "raw", False):
-                kind = type(fault).__name__.lower()
-                yield ("faults", number), f"{kind} cannot be done to real processes; {_LEAVE_OUT}"
+            reason = not_for_processes(fault, self.schedule.processes)
+            if reason is not None:
+                yield ("faults", number), f"{reason}; {_LEAVE_OUT}"
         if self.schedule.mutant:
             yield ("job", "mutant"), f"real processes have no mutants; {_LEAVE_OUT}"
         if self.schedule.loss:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from checker.history import read
+from checker.history import Start, read
 from coord_sim.cli.main import main
 from coord_sim.faults import Crash, Restart
+from coord_sim.scenarios.shelf import LIBRARY
 from coord_sim.schedule import Schedule
 from jax_bridge.scenario_runs import Setting, run_for_real
 
@@ -153,6 +155,8 @@ def test_a_script_that_never_connects_is_told_why_that_may_be(
             "cannot be done to real processes",
         ),
         (["--fault", 'crash process=0 at="inside 1 nope#1"', "SCRIPT"], "called 'nope'"),
+        (["--fault", "degrade at=1 for_s=1 duplicate=0.5", "SCRIPT"], "(duplicate)"),
+        (["--fault", "degrade at=1 for_s=1 reorder=0.5", "SCRIPT"], "(reorder)"),
         (["--kill", "0@in:nope#1", "SCRIPT"], "--kill 0@in:nope#1: no operation"),
         (["--devices", "2", "SCRIPT"], "--devices goes with --platform gpu"),
     ],
@@ -174,6 +178,163 @@ def test_a_scenario_takes_no_options_that_would_say_nothing(
 ) -> None:
     assert main(["run", "--scenario", "single-reset", "--heartbeat-timeout", "7"]) == 2
     assert "leave out --heartbeat-timeout" in capsys.readouterr().err
+
+
+# --- what a run is worth -----------------------------------------------------------------------------
+
+FORGETFUL = """\
+import sys
+from jax_bridge import compat
+client = compat.new_client(sys.argv[1], 0, heartbeat_timeout_s=30, init_timeout_s=60)
+client.connect()
+try:
+    client.key_value_try_get("k")
+except Exception as error:
+    print(error)
+client.key_value_set("k", "1", allow_overwrite=True)
+client.key_value_try_get("k")
+client.shutdown()
+"""
+"""What it set must be there when it comes back; a service that was restarted has forgotten it."""
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+def test_a_run_is_judged_as_the_check_of_its_history_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, out = tmp_path / "forgetful.py", tmp_path / "run.jsonl"
+    script.write_text(FORGETFUL)
+    words = ["--processes", "1", "--service", "real", "--kill", "0@in:key_value_try_get#2"]
+    words += ["--fault", "crash process=service at='crash 0#1 +0.1'"]
+    words += ["--fault", "restart process=service at='crash 0#1 +0.3'", "--restart", "0@+0.6"]
+    assert main(["run", *words, "--out", str(out), "--", str(script), "{address}"]) == 1
+    printed = without_times(capsys.readouterr().out)
+    assert main(["check", str(out)]) == 1
+    checked = without_times(capsys.readouterr().out)
+    assert checked[0].startswith(f"{out}: invalid")
+    assert "  key 'k': invalid" in checked
+    assert printed[-len(checked) :] == checked
+
+
+GHOST_ENTRY = LIBRARY / "ghost-entry.toml"
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+def test_an_invalid_history_that_nobody_expects_is_told_by_the_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = GHOST_ENTRY.read_text(encoding="utf-8")
+    path = tmp_path / "unasked.toml"
+    kept = [line for line in text.splitlines() if not line.startswith("verdicts")]
+    path.write_text("\n".join(kept))
+    assert main(["run", "--scenario", str(path), "--service", "real"]) == 1
+    printed = capsys.readouterr().out
+    assert "FAILS" not in printed
+    assert "\nghost-entry: invalid" in printed
+    assert f"again: coordlab run --scenario {path}" in printed
+
+
+NEVER = """\
+name = "never"
+title = "Faults that never come"
+what = "Too late."
+why = "Too late."
+runs_on = ["processes"]
+[job]
+processes = 1
+limit_s = 60
+[program]
+name = "steady_writes"
+writes = 3
+every_s = 0.1
+[expect]
+finished = true
+[[faults]]
+kind = "reset"
+process = 0
+at = 50
+[[faults]]
+kind = "reset"
+process = 0
+at = "after 0 key_value_set#1 +50"
+"""
+
+UNMET = """\
+[[faults]]
+kind = "crash"
+process = 0
+at = "inside 0 key_value_set#99"
+"""
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+def test_faults_of_a_scenario_that_do_not_happen_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "never.toml"
+    path.write_text(NEVER)
+    assert main(["run", "--scenario", str(path), "--service", "real"]) == 0
+    printed = capsys.readouterr().out
+    assert "never: valid" in printed.splitlines()
+    reset = "note: the planned reset of the connection of process 0"
+    late = "did not happen: the run was over before"
+    assert f"{reset} (at 50 s) {late}" in printed
+    assert f"{reset} (after 0 key_value_set#1 +50) {late}" in printed
+    path.write_text(NEVER + UNMET)
+    assert main(["run", "--scenario", str(path), "--service", "real"]) == 2
+    printed = capsys.readouterr().out
+    crash = "the planned crash of process 0 (inside key_value_set #99)"
+    assert f"not planned: {crash} was never reached" in printed
+    assert printed.count(late) == 2
+
+
+# --- what a launcher that was killed leaves ----------------------------------------------------------
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+@pytest.mark.parametrize("is_scenario", [True, False])
+def test_the_recordings_of_a_launcher_that_was_killed_can_be_merged(
+    tmp_path: Path, is_scenario: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if is_scenario:
+        what = tmp_path / "long.toml"
+        what.write_text(NEVER.replace("writes = 3", "writes = 999").replace("es = 1", "es = 2"))
+        words = ["--scenario", str(what), "--out", str(tmp_path / "run.jsonl")]
+    else:
+        what = tmp_path / "long.py"
+        what.write_text(
+            "import sys, time\n"
+            "from jax_bridge import compat\n"
+            "client = compat.new_client(sys.argv[2], int(sys.argv[1]), heartbeat_timeout_s=30,"
+            " init_timeout_s=60)\n"
+            "client.connect()\n"
+            "client.key_value_set(f'here/{sys.argv[1]}', 'yes')\n"
+            "time.sleep(600)\n"
+        )
+        words = ["--processes", "2", "--out", str(tmp_path / "run.jsonl"), str(what)]
+        words += ["{process}", "{address}"]
+    command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--service", "real", *words]
+    parts = tmp_path / "run.run" / "parts"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as launcher:
+        wait_until(
+            lambda: sum('"ok"' in path.read_text() for path in parts.glob("*.jsonl")) == 2,
+        )
+        launcher.kill()
+    merged = tmp_path / "merged.jsonl"
+    assert main(["merge", str(tmp_path / "run.run"), "--out", str(merged)]) == 0
+    assert "2 recordings of one host" in capsys.readouterr().out
+    history = read(merged)
+    assert {event.process for event in history.events if isinstance(event, Start)} == {0, 1}
+    assert main(["check", str(merged)]) == 0
+
+
+def without_times(printed: str) -> list[str]:
+    """The lines, without how long each object took."""
+    return [re.sub(r" +[\d.]+ ms$", "", line) for line in printed.splitlines()]
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

@@ -28,6 +28,7 @@ from jax_bridge.hunt.judging import by_task, judged
 from jax_bridge.hunt.keeping import folder_name, keep
 from jax_bridge.hunt.reducing import Simulated, reduce_trial
 from jax_bridge.hunt.workers import WorkerLost, Workers
+from jax_bridge.scenario_runs import REAL, obstacles
 
 GHOST_ENTRY = "live set: no-common-instant (a ghost entry)"
 FINDINGS = Path(__file__).parents[2] / "docs" / "findings" / "hunt"

@@ -108,6 +108,11 @@ def there_and_back(connection: socket.socket, data: bytes) -> float:
     return time.monotonic() - began_s
 
 
+def is_quicker(connection: socket.socket, than_s: float) -> bool:
+    """Whether an echo can be so quick; a busy machine may keep some of them waiting."""
+    return any(there_and_back(connection, b"quick") < than_s for _ in range(20))
+
+
 def is_quiet(connection: socket.socket) -> bool:
     connection.settimeout(QUIET_S)
     try:
@@ -135,9 +140,24 @@ def test_a_delay_counts_in_both_directions(bench: Bench) -> None:
     connection = bench.connect(0)
     end = bench.end_of(Degrade(0, 0.0, 1.0, delay_s=0.2))
     assert there_and_back(connection, b"slow") >= 0.4
-    assert there_and_back(bench.connect(1), b"the other process") < 0.4
+    assert is_quicker(bench.connect(1), 0.4)
     end()
-    assert there_and_back(connection, b"quick again") < 0.4
+    assert is_quicker(connection, 0.4)
+
+
+def test_bad_networks_that_overlap_add_up(bench: Bench) -> None:
+    connection = bench.connect(0)
+    first = bench.end_of(Degrade(0, 0.0, 1.0, delay_s=0.2, bytes_per_s=100_000))
+    second = bench.end_of(Degrade(0, 0.0, 1.0, delay_s=0.1, bytes_per_s=10_000_000))
+    third = bench.end_of(Degrade(None, 0.0, 1.0, jitter_s=0.01))
+    assert there_and_back(connection, b"slow") >= 0.6
+    assert there_and_back(connection, b"x" * 150_000) > 0.6 + 0.7
+    first()
+    assert there_and_back(connection, b"less slow") >= 0.2
+    assert is_quicker(connection, 0.6)
+    second()
+    third()
+    assert is_quicker(connection, 0.2)
 
 
 def test_lost_packets_show_as_delay_and_nothing_is_lost(bench: Bench) -> None:

@@ -65,6 +65,29 @@ def test_an_invalid_history_gets_its_explanation_and_exit_code_1(
     assert rest == [f"  {line}" for line in check(read(path)).explain().splitlines()]
 
 
+FORGOTTEN = """\
+{"coordlab_history":0,"source":"manual","clock":"abstract","participants":[0]}
+{"type":"start","time_ns":0,"process":0,"lifetime":0,"incarnation":"5"}
+{"type":"invoke","time_ns":1,"process":0,"lifetime":0,"id":0,"operation":"key_value_set",\
+"arguments":{"key":"k","value":{"text":"1"}}}
+{"type":"ok","time_ns":2,"process":0,"lifetime":0,"id":0,"result":null}
+{"type":"invoke","time_ns":3,"process":0,"lifetime":0,"id":1,"operation":"key_value_try_get",\
+"arguments":{"key":"k"}}
+{"type":"fail","time_ns":4,"process":0,"lifetime":0,"id":1,"code":"NOT_FOUND","message":""}
+"""
+
+
+def test_without_live_sets_their_definitions_are_not_mentioned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "forgotten.jsonl"
+    path.write_text(FORGOTTEN, encoding="utf-8")
+    assert main(["check", str(path)]) == 1
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == f"{path}: invalid"
+    assert sum("cannot have happened" in line for line in rest) == 1
+
+
 def test_the_definition_can_be_chosen(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = f"{INVALID}.jsonl"
     assert main(["check", "--definition", "published", "--quiet", path]) == 0

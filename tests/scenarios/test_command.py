@@ -86,6 +86,12 @@ def test_running_a_scenario_says_expectation_by_expectation_what_holds(
     assert read(out).header.source == "simulator"
 
 
+def test_a_fault_that_did_not_happen_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate_scenario("service-restarted") == 0
+    note = "note: Restart(process='service', at_s=5.1) did not happen: the run was over before"
+    assert note in capsys.readouterr().out.splitlines()
+
+
 def test_an_expectation_that_fails_is_shown_with_what_was_found_and_how_to_replay_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,6 +103,21 @@ def test_an_expectation_that_fails_is_shown_with_what_was_found_and_how_to_repla
     assert "  FAILS  every process dies of 'UNAVAILABLE' after 6 s" in printed
     assert "process 0: crashed at 5." in printed
     assert f"replay: coordlab simulate --scenario {path} --seed 4 --semantics published" in printed
+
+
+def test_a_scenario_of_real_processes_alone_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        "name = 'throttle'\ntitle = 'x'\nwhat = 'x'\nwhy = 'x'\nruns_on = ['processes']\n"
+        "[job]\nprocesses = 2\n[program]\nname = 'training_loop'\n"
+        "[[faults]]\nkind = 'degrade'\nprocess = 1\nat = 2\nfor_s = 5\nbytes_per_s = 60\n"
+        "[expect]\nfinished = true\n"
+    )
+    assert main(["simulate", "--scenario", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"coordlab: error: {path}: throttle runs on real processes only")
 
 
 def test_a_scenario_that_is_not_there_does_not_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 
 import pytest
 
+from coord_sim.cli.scenarios import verdict_word
 from coord_sim.errors import ProcessFailureError, ServiceError
 from coord_sim.faults import Crash, Restart
 from coord_sim.scenarios import (
@@ -19,7 +20,6 @@ from coord_sim.scenarios import (
 )
 from coord_sim.schedule import Schedule
 from coord_sim.sim import Process, Run, simulate
-from tests.scenarios.judge import verdict
 
 
 async def program(process: Process) -> None:
@@ -51,7 +51,7 @@ def run() -> Run:
 
 
 def found(expect: Expectations, run: Run) -> list[Finding]:
-    return list(findings(expect, run, verdict))
+    return list(findings(expect, run, verdict_word))
 
 
 HOLD = {

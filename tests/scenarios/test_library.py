@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from coord_sim.cli.scenarios import verdict_word
 from coord_sim.scenarios import Scenario, names, run_scenario, scenario_named
 from coord_sim.scenarios.shelf import LIBRARY
 from coord_sim.sim.programs import PROGRAMS
-from tests.scenarios.judge import verdict
 
 SEEDS = range(5)
 
@@ -57,7 +57,7 @@ HARMLESS = {"short-stall", "short-partition", "lossy-network"}
 
 def run_with(scenario: Scenario, seed: int, semantics: str) -> list[str]:
     """What does not hold."""
-    outcome = run_scenario(scenario, verdict, seed=seed, semantics=semantics)
+    outcome = run_scenario(scenario, verdict_word, seed=seed, semantics=semantics)
     return [
         f"{finding.expected}: {finding.found}" for finding in outcome.findings if not finding.holds
     ]

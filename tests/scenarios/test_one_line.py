@@ -38,6 +38,26 @@ def test_a_fault_is_read_from_a_line_and_written_again(line: str, fault: Fault) 
 
 
 @pytest.mark.parametrize(
+    "sides",
+    [
+        'side=[2] other=["service"]',
+        "side=[2] other=[service]",
+        "side=2 other=service",
+        "side='[2]' other='[\"service\"]'",
+    ],
+)
+def test_lists_need_neither_quotes_nor_brackets(sides: str) -> None:
+    assert parse_fault(f"partition {sides} at=5 for_s=4", 3) == Partition(
+        (2,), 5.0, 4.0, (SERVICE,)
+    )
+
+
+def test_lists_may_have_blanks() -> None:
+    line = "partition side=[0, service, 2] at='inside 1 block#3' for_s=4"
+    assert parse_fault(line, 3) == Partition((0, SERVICE, 2), When("inside", 1, "block", 3), 4.0)
+
+
+@pytest.mark.parametrize(
     ("line", "problem"),
     [
         ("", "unknown kind of fault ''"),
@@ -49,6 +69,11 @@ def test_a_fault_is_read_from_a_line_and_written_again(line: str, fault: Fault) 
         ("pause process=1 at=1 for_s=long", "for_s: must be a number"),
         ("crash 1", "'1' is not of the form KEY=VALUE"),
         ("reset process=service at=1", "process: "),
+        (
+            "partition side=[0, servce] at=1 for_s=1",
+            "side.1: unknown member 'servce'; did you mean",
+        ),
+        ("partition side=[0 at=1 for_s=1", "the key 'at' is missing"),
     ],
 )
 def test_what_is_no_fault_is_refused_in_words(line: str, problem: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import fields
 
 import pytest
 
+from coord_sim.cli.scenarios import verdict_word
 from coord_sim.core.semantics import SEMANTICS
 from coord_sim.scenarios import (
     Answers,
@@ -23,7 +24,6 @@ from coord_sim.scenarios import (
 from coord_sim.scenarios.expectations import JUDGEMENTS, OUTCOMES, STATES, VERDICTS
 from coord_sim.scenarios.reading import FAULT_KINDS
 from coord_sim.schedule import Schedule
-from tests.scenarios.judge import verdict
 from tests.scenarios.page import PAGE, page
 
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -43,7 +43,7 @@ def test_the_generated_parts_are_what_the_files_and_the_programs_say() -> None:
 def test_the_example_is_a_scenario_that_holds() -> None:
     scenario = parse_scenario(example(), "mine.toml")
     for seed in range(5):
-        assert run_scenario(scenario, verdict, seed=seed).holds
+        assert run_scenario(scenario, verdict_word, seed=seed).holds
 
 
 def test_the_example_in_python_says_the_same() -> None:
