@@ -32,8 +32,9 @@ End = Literal["right", "left", "killed", "raised", "aborted", "wrong", "stuck"]
 - wrong: it found a number wrong; stuck: it still ran when the time was over.
 """
 
-HEARTBEAT_TIMEOUT_S: Final = 3
-TIMEOUT_S: Final = 90.0
+HEARTBEAT_TIMEOUT_S: Final = 10
+"""Of the service; no process that lives must miss it on a busy machine."""
+TIMEOUT_S: Final = 120.0
 _PLANNED_KILL: Final = re.compile(r"(?:killed: )?SIGKILL ")
 """The launcher's words. Whom the system killed has died by itself, of "signal SIGKILL"."""
 _GRACE_S: Final = 60.0
@@ -163,8 +164,10 @@ def _command(
     if fault == "restart":
         command += ["--restart", f"{workload.victim}@+{workload.restart_s:g}"]
     command += ["--", str(workload.script), "{process}", "{processes}", "{address}"]
-    # Workloads that survive are recoverable by themselves, and not all of them take options.
-    return [*command, "--recoverable"] if recoverable and not workload.survives else command
+    if workload.survives:
+        return command  # It is recoverable by itself, and not all of them take options.
+    command += ["--heartbeat-timeout", str(HEARTBEAT_TIMEOUT_S)]
+    return [*command, "--recoverable"] if recoverable else command
 
 
 def _launch(command: list[str]) -> str:

@@ -1,7 +1,8 @@
 """A fault-tolerant loop like the JAX guide's: a sum over all live processes in every step.
 
 Run by hand as `python live_sum.py PROCESS PROCESSES ADDRESS [STEPS] [HEARTBEAT_TIMEOUT_S]`, once per
-process. Prints a line per step. Nothing in it knows that it may be recorded, or killed.
+process. Prints a line per step, and ends early, a few steps after all are there again, if one has died
+and come back. Nothing in it knows that it may be recorded.
 
 CPU collectives and come-backs: gloo keeps one communicator per *ordered* list of devices, and its
 addresses under one key per such list. After a process came back, survivors would use the communicator
@@ -21,10 +22,11 @@ import time
 PROCESS, PROCESSES, ADDRESS = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 STEPS = int(sys.argv[4]) if len(sys.argv) > 4 else 30
 HEARTBEAT_TIMEOUT_S = int(sys.argv[5]) if len(sys.argv) > 5 else 3
+STEPS_AFTER_COME_BACK = 4
 PAUSE_S = 0.25
 
 os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_cpu_collective_timeout_seconds=4"
+    os.environ.get("XLA_FLAGS", "") + " --xla_cpu_collective_timeout_seconds=6"
 )
 
 import jax  # noqa: E402 - the flags above must be set first
@@ -61,7 +63,7 @@ def fresh_order(devices: list) -> list:
         if number >= len(orders):
             raise RuntimeError(f"all {len(orders)} orders of {len(devices)} devices are used up")
         client.key_value_set(f"chosen/{who}", str(number), allow_overwrite=True)
-    number = int(client.blocking_key_value_get(f"chosen/{who}", 5000))
+    number = int(client.blocking_key_value_get(f"chosen/{who}", 30_000))
     return list(orders[number])
 
 
@@ -86,7 +88,7 @@ def over_all(devices: list, value: float, step: int) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Steps until everybody alive has done `STEPS` of them."""
+    """Steps until everybody alive has done `STEPS` of them, or everybody is alive again."""
     jax.config.update("jax_enable_recoverability", True)
     jax.distributed.initialize(
         ADDRESS,
@@ -99,11 +101,14 @@ def main() -> None:
         # Process 0 tells the others the topology under this key, once: it refuses to come back as
         # long as its predecessor's is there.
         coordination_client().key_value_delete("cpu:global_topology/cpu")
-    step = 0
+    step, somebody_died = 0, False
     while step < STEPS:
         try:
             with multihost_utils.live_devices(jax.devices()) as devices:
                 live = [device.process_index for device in devices]
+                if somebody_died and len(live) == PROCESSES:
+                    somebody_died = False
+                    step = max(step, STEPS - STEPS_AFTER_COME_BACK)  # All hear of it in the sum.
                 total, latest = over_all(fresh_order(devices), PROCESS + 1.0, step)
                 expected = sum(process + 1.0 for process in live)
                 assert total == expected, f"the sum over {live} is {total}, not {expected}"
@@ -112,6 +117,7 @@ def main() -> None:
         except multihost_utils.ProcessFailureError as failure:
             dead = sorted({device.process_index for device in failure.failed_devices})
             print(f"step {step} failed: processes {dead} died", flush=True)
+            somebody_died = True
         except jax.errors.JaxRuntimeError as error:
             print(f"step {step} failed: {str(error).splitlines()[0]}", flush=True)
         else:

@@ -43,6 +43,11 @@ def open_files() -> int:
     return len(list(_descriptors("self")))
 
 
+def is_open(path: Path) -> bool:
+    """Whether some process has a file open."""
+    return any(link == str(path) for pid in _processes() for link in _descriptors(pid))
+
+
 def held_sockets() -> set[str]:
     """The inodes of the sockets that any process has open."""
     return {inode for pid in _processes() for inode in sockets_of(pid)}

@@ -24,6 +24,8 @@ from checker.history import (
     Start,
     WellFormed,
 )
+from coord_sim.faults import Crash as CrashFault
+from coord_sim.moments import When
 from jax_bridge import workloads
 from jax_bridge.conditions import in_turn, parse_kill, parse_restart
 from jax_bridge.errors import LaunchFailed
@@ -44,15 +46,22 @@ def run(
     service: str = "model",
     semantics: str = "shipped",
     processes: int = 3,
+    heartbeat_timeout_s: int = 30,
     kills: tuple[str, ...] = (),
+    crashes: tuple[CrashFault, ...] = (),
     restarts: tuple[str, ...] = (),
 ) -> JobResult:
     if service == "model":
         command = model_service_command(
-            processes, heartbeat_timeout_s=2.0, recoverable=True, semantics=semantics
+            processes,
+            heartbeat_timeout_s=heartbeat_timeout_s,
+            recoverable=True,
+            semantics=semantics,
         )
     else:
-        command = real_service_command(processes, heartbeat_timeout_s=2, recoverable=True)
+        command = real_service_command(
+            processes, heartbeat_timeout_s=heartbeat_timeout_s, recoverable=True
+        )
     job = Job(
         script=script,
         arguments=arguments,
@@ -60,7 +69,7 @@ def run(
         service_command=command,
         service=service,
         out=out,
-        faults=(*map(parse_kill, kills), *in_turn(map(parse_restart, restarts))),
+        faults=(*map(parse_kill, kills), *crashes, *in_turn(map(parse_restart, restarts))),
         timeout_s=100.0,
     )
     result = run_job(job, print)
@@ -90,9 +99,10 @@ def test_unmodified_jax_processes_survive_a_kill_on_our_service_and_the_victim_c
     result = run(
         tmp_path / "run.jsonl",
         WORKLOADS / "live_sum.py",
-        arguments=("{process}", "{processes}", "{address}", "24", "2"),
+        arguments=("{process}", "{processes}", "{address}", "300", "6"),
+        heartbeat_timeout_s=6,
         kills=(f"{victim}@in:block#3",),
-        restarts=(f"{victim}@+3.5",),
+        restarts=(f"{victim}@+10",),  # It was declared dead after 7 s.
     )
     history = result.history
     assert result.unplanned == ()
@@ -126,15 +136,21 @@ def test_unmodified_jax_processes_survive_a_kill_on_our_service_and_the_victim_c
 
 
 @pytest.mark.parametrize(
-    ("service", "semantics", "expected"),
-    [("real", "shipped", Invalid), ("model", "shipped", Invalid), ("model", "published", Valid)],
+    ("service", "semantics", "expected", "patience_s"),
+    [
+        ("real", "shipped", Invalid, 60),
+        ("model", "shipped", Invalid, 60),
+        ("model", "published", Valid, 3),
+    ],
 )
 def test_the_ghost_entry_shows_on_the_real_service_and_ours_unless_it_is_as_published(
-    tmp_path: Path, service: str, semantics: str, expected: type
+    tmp_path: Path, service: str, semantics: str, expected: type, patience_s: int
 ) -> None:
+    """The victim is back before it was declared dead; patience is used up only as published."""
     result = run(
         tmp_path / "ghost.jsonl",
         WORKLOADS / "ghost_entry.py",
+        arguments=("{process}", "{processes}", "{address}", str(patience_s), "30"),
         service=service,
         semantics=semantics,
         kills=("2@in:live_processes#1",),
@@ -153,11 +169,11 @@ def test_a_history_recorded_by_the_server_has_the_same_verdict_and_says_what_it_
 ) -> None:
     recorded = tmp_path / "server.jsonl"
     command = model_service_command(
-        3, heartbeat_timeout_s=2.0, recoverable=True, semantics="shipped"
+        3, heartbeat_timeout_s=30, recoverable=True, semantics="shipped"
     )
     job = Job(
         script=WORKLOADS / "ghost_entry.py",
-        arguments=("{process}", "{processes}", "{address}"),
+        arguments=("{process}", "{processes}", "{address}", "60", "30"),
         processes=3,
         service_command=(*command, "--record", str(recorded)),
         service="model",
@@ -175,18 +191,20 @@ SCRIPTS = {
     "raises": "import sys; sys.exit('a bug of its own')",
     "leaves": "pass",
     "forks": (
-        "import os, sys, time\n"
+        "import os, time\n"
+        "said, say = os.pipe()\n"
         "if os.fork() == 0:\n"
         "    print('child', os.getpid(), flush=True)\n"
+        "    os.write(say, b'!')\n"
         "    time.sleep(600)\n"
-        "time.sleep(1)\n"
+        "os.read(said, 1)\n"
     ),
     "waits": "import time; time.sleep(60)",
     "connects-twice": (
         "import sys\n"
         "from jax_bridge import compat\n"
         "for again in range(2):\n"
-        "    client = compat.new_client(sys.argv[3], 0, heartbeat_timeout_s=2, init_timeout_s=30)\n"
+        "    client = compat.new_client(sys.argv[3], 0, heartbeat_timeout_s=30, init_timeout_s=60)\n"
         "    client.connect()\n"
         "    client.get_live_nodes([0])\n"
         "    client.shutdown()\n"
@@ -195,8 +213,8 @@ SCRIPTS = {
     "keeps": (
         "import sys\n"
         "from jax_bridge import compat\n"
-        "client = compat.new_client(sys.argv[3], int(sys.argv[1]), heartbeat_timeout_s=2,"
-        " init_timeout_s=30)\n"
+        "client = compat.new_client(sys.argv[3], int(sys.argv[1]), heartbeat_timeout_s=30,"
+        " init_timeout_s=60)\n"
         "client.connect()\n"
         "client.key_value_set(f'here/{sys.argv[1]}', 'yes')\n"
         "client.key_value_set_bytes('raw/' + sys.argv[1], b'\\xff\\x00')\n"
@@ -319,10 +337,13 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def test_a_kill_by_time_keeps_all_that_was_recorded(
+def test_a_kill_from_outside_keeps_all_that_was_recorded(
     tmp_path: Path, script: Callable[[str], Path]
 ) -> None:
-    result = run(tmp_path / "run.jsonl", script("keeps"), processes=1, kills=("0@4",))
+    once_both_are_kept = CrashFault(0, When("after", 0, "key_value_set", 2, plus_s=0.5))
+    result = run(
+        tmp_path / "run.jsonl", script("keeps"), processes=1, crashes=(once_both_are_kept,)
+    )
     assert result.unplanned == ()
     acknowledged = [e.id for e in result.history.events if isinstance(e, Ok)]
     assert acknowledged == [0, 1]
@@ -336,6 +357,7 @@ class Launched:
         self.out = folder / "run.jsonl"
         self.parts = [folder / "run.run" / "parts" / f"process-{p}-0.jsonl" for p in (0, 1)]
         command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--processes", "2"]
+        command += ["--heartbeat-timeout", "30"]
         command += ["--out", str(self.out), str(script), "{process}", "{processes}", "{address}"]
         self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.popen.stdout is not None

@@ -82,7 +82,7 @@ def test_a_fault_may_wait_for_what_another_process_does(tmp_path: Path) -> None:
         Pause(2, When("crash", 1, plus_s=0.1), 0.3),
         Crash(2, When("inside", 2, "block", 99)),
     )
-    schedule = Schedule(processes=3, faults=faults, heartbeat_timeout_s=2, limit_s=60)
+    schedule = Schedule(processes=3, faults=faults, heartbeat_timeout_s=10, limit_s=90)
     arguments: dict[str, object] = {"steps": 3, "step_s": 0.2, "set_up_s": 0.1}
     run = run_for_real(
         "training_loop", arguments, schedule, Setting(service="model", out=tmp_path / "run.jsonl")

@@ -31,8 +31,14 @@ T = TypeVar("T")
 
 SCRIPTS = Path(ladder.__file__).parent
 JOBS_AT_ONCE = 6
-HEARTBEAT_TIMEOUT_S = 3
-"""Also in the scripts: the clients' own setting."""
+HEARTBEAT_TIMEOUT_S = 10
+"""Also in the scripts: the clients' own setting. A live process must not miss it on a busy machine."""
+LONG_HEARTBEAT_TIMEOUT_S = 30
+"""Where nobody needs to be declared dead."""
+DECLARED_DEAD_S = HEARTBEAT_TIMEOUT_S + 1
+"""At most so long after a process has died: the service looks once a second."""
+LATE_S = 9
+"""For a busy machine."""
 NS_PER_S = 1_000_000_000
 
 AT_ONCE = "at once"
@@ -94,11 +100,12 @@ class Job:
     arguments: tuple[str, ...] = ()
     restart: str | None = None
     recoverable: bool = True
+    heartbeat_timeout_s: int = HEARTBEAT_TIMEOUT_S
 
     def command(self, folder: Path) -> list[str]:
         """The command after `coordlab`."""
         command = ["run", "--processes", "3", "--service", self.service, "--kill", self.kill]
-        command += ["--heartbeat-timeout", str(HEARTBEAT_TIMEOUT_S), "--timeout", "80"]
+        command += ["--heartbeat-timeout", str(self.heartbeat_timeout_s), "--timeout", "150"]
         if self.restart is not None:
             command += ["--restart", self.restart]
         if not self.recoverable:
@@ -195,8 +202,7 @@ def time_class(elapsed_ns: int) -> str:
     elapsed_s = elapsed_ns / NS_PER_S
     if elapsed_s < HEARTBEAT_TIMEOUT_S / 2:
         return AT_ONCE
-    # The service looks once a second; the rest is for a busy machine.
-    return BY_TIMEOUT if elapsed_s < HEARTBEAT_TIMEOUT_S + 1 + 3 else f"after {elapsed_s:.1f} s"
+    return BY_TIMEOUT if elapsed_s < DECLARED_DEAD_S + LATE_S else f"after {elapsed_s:.1f} s"
 
 
 def without_repetitions(items: list[T]) -> tuple[T, ...]:
@@ -240,19 +246,36 @@ def port_of_process_0() -> Iterator[int]:
 def jobs(port_of_process_0: int) -> list[Job]:
     """All of them, those that take longest first."""
     third_tick, first_set = "in:key_value_set#3", "in:key_value_set#1"
+    once_declared_dead = f"0@+{DECLARED_DEAD_S + 1}"
+    # By then the others have taken a step without the dead: they do not wait longer in a collective.
+    once_done_without = f"2@+{DECLARED_DEAD_S + 5}"
     found = []
     for service in ("real", "model"):
         found += [
-            Job("live", service, "live.py", "2@in:block#3", restart="2@+6"),
-            Job("back", service, "alive.py", f"0@{third_tick}", ("back",), restart="0@+4.5"),
+            Job("live", service, "live.py", "2@in:block#3", restart=once_done_without),
+            Job(
+                "back",
+                service,
+                "alive.py",
+                f"0@{third_tick}",
+                ("back",),
+                restart=once_declared_dead,
+            ),
             Job("gone", service, "alive.py", f"2@{third_tick}", ("gone",)),
-            Job("collective", service, "collective.py", f"2@{first_set}", ("2",)),
+            Job(
+                "collective",
+                service,
+                "collective.py",
+                f"2@{first_set}",
+                ("2",),
+                heartbeat_timeout_s=LONG_HEARTBEAT_TIMEOUT_S,
+            ),
             Job("fate", service, "alive.py", f"2@{third_tick}", ("gone",), recoverable=False),
         ]
     # Here the outside service idles, whichever it is.
     inside = ("gone", f"127.0.0.1:{port_of_process_0}")
     found.append(Job("inside", "real", "alive.py", f"0@{third_tick}", inside))
-    order = ("live", "back", "gone", "collective", "fate", "inside")
+    order = ("live", "gone", "back", "fate", "collective", "inside")
     return sorted(found, key=lambda job: order.index(job.name))
 
 

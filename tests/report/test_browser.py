@@ -99,7 +99,7 @@ def open_report(only_page: tuple[Page, list[str]], tmp_path: Path) -> Iterator[O
 
     problems.clear()
     yield open_
-    assert problems == [f"request: {path.as_uri()}"]
+    assert set(problems) == {f"request: {path.as_uri()}"}
 
 
 def press(page: Page, *keys: str) -> None:
@@ -303,9 +303,12 @@ def test_an_empty_history_has_a_page(open_report: Open) -> None:
 
 
 def test_ten_thousand_operations_are_zoomed_without_lag(open_report: Open) -> None:
-    run = invalid_run(10_000, clock="monotonic", crashes=0.002, failures=0.02)
-    page = open_report(report_of(*run, Register()))
-    frames = page.evaluate(ZOOM)
-    assert len(frames) >= 50
-    # Script time; on an idle machine the median is 2 ms.
-    assert statistics.median(frames) < 16
+    def script_ms(operations: int) -> float:
+        """Of a frame that draws."""
+        run = invalid_run(operations, clock="monotonic", crashes=0.002, failures=0.02)
+        frames: list[float] = open_report(report_of(*run, Register())).evaluate(ZOOM)
+        assert len(frames) == 100, "one that draws, and one that does nothing, for each turn"
+        return statistics.median(sorted(frames)[50:])
+
+    # About 0.5 ms each: what is drawn is bounded. A busy machine may interrupt a frame, and seldom half.
+    assert script_ms(10_000) < 16 + 4 * script_ms(100)

@@ -25,7 +25,7 @@ CLIENT = """
 import sys
 from jaxlib import _jax
 client = _jax.get_distributed_runtime_client(
-    sys.argv[1], 0, init_timeout=60, heartbeat_timeout=4, use_compression=True)
+    sys.argv[1], 0, init_timeout=60, heartbeat_timeout=10, use_compression=True)
 client.connect()
 print("connected", flush=True)
 for line in sys.stdin:
@@ -52,10 +52,11 @@ class Client:
         return await self.read()
 
     async def end(self) -> tuple[int, str]:
-        """Exit code and standard error, once it has ended itself."""
-        _, errors = await self.process.communicate()
-        assert self.process.returncode is not None
-        return self.process.returncode, errors.decode()
+        """Exit code and standard error, once it has ended itself: what it is told goes on till then."""
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        _, errors = await asyncio.gather(self.process.stdout.read(), self.process.stderr.read())
+        return await self.process.wait(), errors.decode()
 
 
 Body = Callable[[CoordinationServer, Client, Callable[[int], Coroutine[Any, Any, None]]], Any]
@@ -68,7 +69,7 @@ def job(body: Body, *, dismisses_polls: bool = False) -> None:
         config = ServiceConfig(
             tasks=1,
             recoverable=True,
-            heartbeat_timeout_ns=seconds(4),
+            heartbeat_timeout_ns=seconds(10),
             semantics=PUBLISHED,
             dismisses_polls=dismisses_polls,
         )

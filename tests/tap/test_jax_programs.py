@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 from checker import read
 from checker.history import Invoke, Start
 from checker.service.check import check_service
+from tests.explain.failures import reserved_port
 from tests.tap.tapping import Tap
 
 pytestmark = [pytest.mark.jax, pytest.mark.slow]
@@ -25,7 +26,7 @@ import jax
 process = int(sys.argv[1])
 jax.config.update("jax_enable_recoverability", True)
 jax.distributed.initialize(
-    sys.argv[2], num_processes=2, process_id=process, heartbeat_timeout_seconds=2,
+    sys.argv[2], num_processes=2, process_id=process, heartbeat_timeout_seconds=10,
 )
 from jax.experimental import multihost_utils
 
@@ -34,10 +35,12 @@ for step in range(3):
     with multihost_utils.live_devices(jax.devices()) as live:
         assert len(live) == 2, live
         client.key_value_set(f"step/{process}", str(step), allow_overwrite=True)
-time.sleep(2.5)  # Heartbeats are sent every second.
+here = os.path.dirname(__file__)
+while not os.path.exists(os.path.join(here, "enough")):
+    time.sleep(0.05)
 client.wait_at_barrier("end", 60_000)
 print(client.key_value_try_get(f"step/{1 - process}"))
-left = os.path.join(os.path.dirname(__file__), "left")
+left = os.path.join(here, "left")
 while process == 0 and not os.path.exists(left):
     time.sleep(0.05)  # Its service must outlive the other process.
 jax.distributed.shutdown()
@@ -45,22 +48,16 @@ open(left, "w").close()
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_the_tap_records_two_processes_that_know_nothing_of_it(tmp_path: Path) -> None:
-    service = f"127.0.0.1:{free_port()}"
-    script = tmp_path / "train.py"
+    script, record = tmp_path / "train.py", tmp_path / "run.jsonl"
     script.write_text(PROGRAM)
-    environment = {
-        **os.environ,
-        "JAX_PLATFORMS": "cpu",
-        "JAX_COORDINATOR_BIND_ADDRESS": service,  # Of process 0; the others do not look at it.
-    }
-    with Tap(tmp_path / "run.jsonl", service) as tap:
+    with reserved_port() as port, Tap(record, f"127.0.0.1:{port}") as tap:
+        environment = {
+            **os.environ,
+            "JAX_PLATFORMS": "cpu",
+            # Of process 0; the others do not look at it.
+            "JAX_COORDINATOR_BIND_ADDRESS": tap.upstream,
+        }
         processes = [
             subprocess.Popen(
                 [sys.executable, str(script), str(process), tap.address],
@@ -72,6 +69,12 @@ def test_the_tap_records_two_processes_that_know_nothing_of_it(tmp_path: Path) -
             for process in range(2)
         ]
         try:
+            deadline_s = time.monotonic() + 120
+            while record.read_bytes().count(b'"heartbeat"') < 2:  # Sent every five seconds.
+                assert time.monotonic() < deadline_s
+                assert all(process.poll() is None for process in processes)
+                time.sleep(0.05)
+            (tmp_path / "enough").touch()
             ends = [process.communicate(timeout=120) for process in processes]
         finally:
             for process in processes:
@@ -79,7 +82,7 @@ def test_the_tap_records_two_processes_that_know_nothing_of_it(tmp_path: Path) -
                 process.wait()
     assert [process.returncode for process in processes] == [0, 0], ends
     assert [output for output, _ in ends] == ["2\n", "2\n"], ends
-    history = read(tmp_path / "run.jsonl")
+    history = read(record)
     assert history.header.participants == (0, 1)
     assert {event.process for event in history.events if isinstance(event, Start)} == {0, 1}
     calls = Counter(event.operation for event in history.events if isinstance(event, Invoke))

@@ -20,6 +20,7 @@ from checker.history import Fail, History, Info, Invoke, Ok
 from checker.service.check import check_service
 from coord_sim.client import DistributedRuntimeClient
 from coord_sim.errors import ServiceError
+from tests.bridge.remains import is_open
 from tests.tap.tapping import Tap
 
 DEADLINE_S = 60.0
@@ -131,34 +132,33 @@ def test_the_tap_sees_what_the_server_sees(tmp_path: Path) -> None:
 def test_killed_it_has_written_what_it_passed_on(tmp_path: Path) -> None:
     record = tmp_path / "run.jsonl"
     answered = 0
+    enough = threading.Event()
     with serve("--processes", "1") as service, Tap(record, service) as tap:
+
+        def kill() -> None:
+            enough.wait(DEADLINE_S)
+            tap.process.kill()
+
         client = DistributedRuntimeClient(tap.address, 0)
         client.connect()
-        killer = threading.Timer(1.0, tap.process.kill)
+        killer = threading.Thread(target=kill)
         killer.start()
         with contextlib.suppress(ServiceError):
             while True:
                 client.key_value_increment("n", 1)
                 answered += 1
+                if answered == 100:
+                    enough.set()
         killer.join()
         assert tap.process.wait(DEADLINE_S) == -signal.SIGKILL
-        until(lambda: not _is_written(record))
+        until(lambda: not is_open(record))
         client.close()
     history = read(record)
     results = [event.result for event in history.events if isinstance(event, Ok)]
     counted = max(result for result in results if isinstance(result, int))
-    assert answered > 10
+    assert answered >= 100
     assert answered - counted <= 1, "at most the last line is lost"
     assert not history.notes
-
-
-def _is_written(record: Path) -> bool:
-    """Whether some process has a file open."""
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):
-            if descriptor.readlink() == record:
-                return True
-    return False
 
 
 def test_a_disk_that_is_full_ends_the_recording_and_not_the_job() -> None:

@@ -21,11 +21,11 @@ from typing import Any
 
 import jax
 
-HEARTBEAT_TIMEOUT_S = 3
+HEARTBEAT_TIMEOUT_S = 10
 PAUSE_S = 0.25
-SILENCE_S = 7.0
+SILENCE_S = 2.0 * HEARTBEAT_TIMEOUT_S
 """Longer than the service takes to declare a process dead (a second over the time-out), and to tell."""
-GIVE_UP_S = 45.0
+GIVE_UP_S = 90.0
 
 
 def tick_of(client: Any, process: int) -> str | None:

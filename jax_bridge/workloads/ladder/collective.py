@@ -21,11 +21,13 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-COLLECTIVE_TIMEOUT_S = 4
-HEARTBEAT_TIMEOUT_S = 3
+COLLECTIVE_TIMEOUT_S = 8
+"""In `live.py` all have given up before the victim is started again."""
+HEARTBEAT_TIMEOUT_S = 30
+"""Nobody needs to be told that somebody has died."""
 
 
-def join(process: int, processes: int, address: str) -> Any:
+def join(process: int, processes: int, address: str, heartbeat_timeout_s: int) -> Any:
     """Joins the job; returns the client of the coordination service."""
     flags = f"--xla_cpu_collective_timeout_seconds={COLLECTIVE_TIMEOUT_S}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
@@ -34,7 +36,7 @@ def join(process: int, processes: int, address: str) -> Any:
         address,
         processes,
         process,
-        heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT_S,
+        heartbeat_timeout_seconds=heartbeat_timeout_s,
         initialization_timeout=60,
     )
     from jax._src import distributed
@@ -79,7 +81,7 @@ def attempt(process: int, devices: list[Any]) -> str:
 def main() -> None:
     """Sums with everybody, with the dead, and without."""
     process, processes, address, victim = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:5]
-    client = join(process, processes, address)
+    client = join(process, processes, address, HEARTBEAT_TIMEOUT_S)
     devices = jax.devices()
     print(f"saw: {attempt(process, devices)}", flush=True)
     if process == int(victim):

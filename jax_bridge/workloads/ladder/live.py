@@ -20,6 +20,7 @@ from jax.experimental import multihost_utils
 
 from jax_bridge.workloads.ladder.collective import join, sum_and_greatest
 
+HEARTBEAT_TIMEOUT_S = 10
 PAUSE_S = 0.25
 STEPS = 200
 STEPS_AFTER_COME_BACK = 4
@@ -36,7 +37,7 @@ def starts_of(client: Any, process: int) -> int:
 def main() -> None:
     """Steps until everybody is there again."""
     process, processes, address = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    client = join(process, processes, address)
+    client = join(process, processes, address, HEARTBEAT_TIMEOUT_S)
     client.key_value_set(
         f"starts/{process}", str(starts_of(client, process) + 1), allow_overwrite=True
     )
