@@ -25,7 +25,7 @@ from coord_sim.sim.case import Case, read_case
 from coord_sim.sim.shrinking import Budget, shrink
 from jax_bridge.hunt import Reduced, Trial, Where, draw_case, try_case
 from jax_bridge.hunt.judging import by_task, judged
-from jax_bridge.hunt.keeping import folder_name, keep
+from jax_bridge.hunt.keeping import TRIES, folder_name, keep
 from jax_bridge.hunt.reducing import Simulated, reduce_trial
 from jax_bridge.hunt.workers import WorkerLost, Workers
 from jax_bridge.scenario_runs import REAL, obstacles
@@ -33,22 +33,25 @@ from jax_bridge.scenario_runs import REAL, obstacles
 GHOST_ENTRY = "live set: no-common-instant (a ghost entry)"
 FINDINGS = Path(__file__).parents[2] / "docs" / "findings" / "hunt"
 
-SEED_OF_A_GHOST_ENTRY = 2
-"""Process 1 dies in its first call, and is back while the others wait for a slow one."""
+SEED_OF_A_GHOST_ENTRY = 2051
+"""Process 0 dies in its second call, and is back while the others wait for a slow one."""
 
 
 def small_ghost_entry() -> Case:
-    """Process 0 dies in its first call and is back at once; the other one calls later."""
+    """Process 0 dies in its first call and is back at once; the other one calls 2.5 s later.
+
+    The successor's own call is 2 s later still, so that a busy machine shows the same.
+    """
     schedule = Schedule(
         processes=2,
-        seed=9,
+        seed=1371,
         faults=(
             Crash(0, When("inside", 0, "live_processes")),
             Restart(0, When("crash", 0)),
         ),
         limit_s=45.0,
     )
-    return Case("training_loop", schedule, {"steps": 1, "set_up_s": 1.72})
+    return Case("training_loop", schedule, {"steps": 1, "set_up_s": 5.0})
 
 
 # --- what is drawn -----------------------------------------------------------------------------------
@@ -120,7 +123,7 @@ def test_two_starts_of_a_task_at_once_cannot_be_told_apart() -> None:
 
 def test_what_the_simulator_shows_is_made_small_there() -> None:
     small = small_ghost_entry()
-    faults = (Pause(2, 0.4, 0.2), *small.schedule.faults, Crash(2, 3.0))
+    faults = (Pause(2, 0.2, 0.1), *small.schedule.faults, Crash(2, 0.5))
     large = replace(small, schedule=replace(small.schedule, processes=3, faults=faults))
     simulated = Simulated(HuntJudge(), GHOST_ENTRY, large.schedule)
     assert simulated(large)
@@ -207,14 +210,16 @@ def test_workers_that_die_are_replaced_and_their_tasks_told() -> None:
 def test_a_ghost_entry_is_found_and_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "found"
     words = ["hunt", "--runs", "1", "--seed", str(SEED_OF_A_GHOST_ENTRY), "--jobs", "1"]
-    assert main([*words, "--reduce", "0", "--out", str(out)]) == 1
+    for attempt in range(TRIES):  # Real processes are not deterministic.
+        out = tmp_path / f"found-{attempt}"
+        if main([*words, "--reduce", "0", "--out", str(out)]) == 1:
+            break
     assert GHOST_ENTRY in capsys.readouterr().out
     folder = out / folder_name(GHOST_ENTRY)
     assert read_case(folder / "drawn.json") == draw_case(SEED_OF_A_GHOST_ENTRY)
     assert (folder / "history.jsonl").exists()
-    assert list((folder / "logs").glob("process-1-1.log")), "of the process that came back"
+    assert list((folder / "logs").glob("process-0-1.log")), "of the process that came back"
     (found,) = json.loads((out / "hunt.json").read_text())["found"]
     assert found["kind"] == GHOST_ENTRY
     assert not (out / ".runs").exists()
