@@ -198,10 +198,10 @@ KNOWN: Final = (
         why="The same race, as it shows in how the process ended.",
     ),
     KnownDifference(
-        name="a process is killed while it dies of a broken connection",
+        name="a process is killed while it dies",
         what="its end",
         found=KILLED,
-        expected="|".join(_BROKEN),
+        expected=f"{ENDED_BY_CLIENT}: .*|{'|'.join(_BROKEN)}",
         given=_killed_while_dying,
         why="It takes some tenths of a second to die, in which the schedule kills it. In the simulator "
         "it is dead by then.",

@@ -259,10 +259,20 @@ class Timing:
 
     def _began_s(self, process: int, restarted_s: float, variation: Variation) -> float:
         """When a start began to connect: a process needs a while until then."""
+        # One that was killed before it registered is not in the history; a later start is another's.
+        until_s = min(
+            (
+                seen_s
+                for fault, seen_s in zip(self._case.schedule.faults, self._faults_s, strict=True)
+                if isinstance(fault, Crash | Restart) and fault.process == process
+                if seen_s is not None and seen_s > restarted_s
+            ),
+            default=restarted_s + _START_UP_S,
+        )
         began = [
             seen.within(variation.joining)
             for (whose, _), seen in self._starts.items()
-            if whose == process and restarted_s <= seen.began_s <= restarted_s + _START_UP_S
+            if whose == process and restarted_s <= seen.began_s <= until_s
         ]
         return min(began, default=restarted_s + variation.start_up_s)
 

@@ -13,8 +13,8 @@ from coord_sim.cli.diff import service_word
 from coord_sim.cli.exit_codes import BAD_INPUT, VALID
 from coord_sim.cli.main import main
 from coord_sim.cli.scenarios import verdict_word
-from coord_sim.faults import Crash, Degrade, Restart
-from coord_sim.moments import When
+from coord_sim.faults import Crash, Degrade, Pause, Restart
+from coord_sim.moments import SERVICE, When
 from coord_sim.scenarios import read_scenario, run_scenario, scenario_named
 from coord_sim.scenarios.scenario import PROCESSES
 from coord_sim.scenarios.writing import to_toml
@@ -123,6 +123,22 @@ def test_a_variation_follows_the_times_of_a_run() -> None:
         for before, after in zip(calls_of(run), calls_of(varied), strict=False):
             assert before.operation == after.operation
             assert 0 <= after.time_ns - before.time_ns - moved_ns < 50_000_000
+
+
+def test_a_start_that_never_registered_is_not_taken_for_the_next_one() -> None:
+    """The service stands still while process 1 is started, and killed again; both sides kill it."""
+    faults = (
+        Pause(SERVICE, 2.0, 5.0),
+        Crash(1, 3.0),
+        Restart(1, 4.0),
+        Crash(1, 5.0),
+        Restart(1, 7.5),
+    )
+    case = Case("training_loop", Schedule(processes=2, faults=faults, limit_s=40.0), {"steps": 4})
+    run = simulated(case)
+    assert [e.lifetime for e in run.history.events if isinstance(e, Start) and e.process] == [0, 2]
+    again = vary(Timing(case, run), still(case))
+    assert differences(outcome_of(run), outcome_of(again)) == []
 
 
 def calls_of(run: Run) -> list[Invoke]:
