@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -119,11 +120,11 @@ def test_two_coordinators_cannot_have_one_state(tmp_path: Path) -> None:
 class Coordinator:
     """A `coordlab serve` that can be killed and started again."""
 
-    def __init__(self, folder: Path, *options: str, tasks: int = 2) -> None:
+    def __init__(self, folder: Path, port: int, *options: str, tasks: int = 2) -> None:
         self._folder = folder
         self._tasks = tasks
         self._options = options
-        self.address = "127.0.0.1:0"
+        self.address = f"127.0.0.1:{port}"
         self.incarnation = ""
         self.start()
 
@@ -137,7 +138,7 @@ class Coordinator:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.process.stdout is not None
         _, address, incarnation = self.process.stdout.readline().split()
-        self.address = address.removeprefix("address=")
+        assert address == f"address={self.address}"
         assert incarnation == (self.incarnation or incarnation)
         self.incarnation = incarnation
 
@@ -152,8 +153,20 @@ class Coordinator:
 
 
 @pytest.fixture
-def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    coordinator = Coordinator(tmp_path, "--semantics", "published")
+def port() -> Iterator[int]:
+    """Of a coordinator that is killed: nobody else listens there meanwhile.
+
+    Nor has a connection it at a client's end.
+    """
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path, port: int) -> Iterator[Coordinator]:
+    coordinator = Coordinator(tmp_path, port, "--semantics", "published")
     yield coordinator
     coordinator.process.terminate()
     assert coordinator.end() == 0
@@ -252,9 +265,11 @@ client.shutdown()
 
 
 @pytest.mark.jax
-def test_jaxlibs_client_lives_through_a_restart_under_a_supervisor(tmp_path: Path) -> None:
+def test_jaxlibs_client_lives_through_a_restart_under_a_supervisor(
+    tmp_path: Path, port: int
+) -> None:
     """The outage lasts over a heartbeat (every 10 s), which waits at the port that is held."""
-    coordinator = Coordinator(tmp_path, "--supervise", "--heartbeat-timeout", "120", tasks=1)
+    coordinator = Coordinator(tmp_path, port, "--supervise", "--heartbeat-timeout", "120", tasks=1)
     client = subprocess.Popen(
         [sys.executable, "-c", IDLE_CLIENT, coordinator.address],
         stdin=subprocess.PIPE,
@@ -285,11 +300,11 @@ def test_jaxlibs_client_lives_through_a_restart_under_a_supervisor(tmp_path: Pat
     assert coordinator.end() == 0
 
 
-def test_a_recording_goes_on_with_the_coordinator(tmp_path: Path) -> None:
+def test_a_recording_goes_on_with_the_coordinator(tmp_path: Path, port: int) -> None:
     """Clients do not register again, so the second recording must know who is in the job."""
     record = tmp_path / "run.jsonl"
     options = ("--supervise", "--semantics", "published", "--record", str(record))
-    coordinator = Coordinator(tmp_path, *options, tasks=1)
+    coordinator = Coordinator(tmp_path, port, *options, tasks=1)
     with blocking.DistributedRuntimeClient(coordinator.address, 0, outage_timeout=60) as client:
         client.connect()
         client.get_live_nodes([0])
@@ -352,8 +367,8 @@ def test_an_outage_that_lasts_too_long_ends_our_client(coordinator: Coordinator)
     asyncio.run(run())
 
 
-def test_a_supervised_coordinator_that_is_told_to_end_does(tmp_path: Path) -> None:
-    coordinator = Coordinator(tmp_path, "--supervise", tasks=1)
+def test_a_supervised_coordinator_that_is_told_to_end_does(tmp_path: Path, port: int) -> None:
+    coordinator = Coordinator(tmp_path, port, "--supervise", tasks=1)
     coordinator.process.send_signal(signal.SIGINT)
     assert coordinator.end() == 0
     assert "starts again" not in (tmp_path / "log").read_text()
