@@ -27,9 +27,11 @@ TIMEOUT_S = 100.0
 
 PORT = """
 import socket
-with socket.socket() as reserved:
-    reserved.bind(("localhost", 0))
-    port = reserved.getsockname()[1]
+reserved = socket.socket()  # As `tests.ports.reserved_port`, for as long as the program runs.
+reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+reserved.bind(("localhost", 0))
+reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+port = reserved.getsockname()[1]
 """
 
 TWO_PROCESSES = """

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.explain.failures import Job, reserved_port
+from tests.explain.failures import Job
+from tests.ports import reserved_port
 
 pytestmark = [pytest.mark.jax, pytest.mark.slow, pytest.mark.one_python]
 

@@ -18,12 +18,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Self
+
+from tests.ports import reserved_port
 
 MEMBER = Path(__file__).with_name("member.py")
 KEPT = Path(__file__).parents[1] / "data" / "logs"
@@ -107,15 +109,6 @@ class Job:
             if popen.poll() is None:
                 popen.kill()
             popen.wait()
-
-
-@contextlib.contextmanager
-def reserved_port() -> Iterator[int]:
-    """A port that nobody else gets, and that gRPC can share."""
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        yield reserved.getsockname()[1]
 
 
 def killed_peer(job: Job) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from coord_sim.core.status import BarrierError, Code, Status
 from coord_sim.core.status import ServiceError as ServicePayload
 from coord_sim.errors import ServiceError
 from coord_sim.server.state_file import StateFile, UnusableState
+from tests.ports import reserved_port
 
 CONFIG = ServiceConfig(tasks=2, recoverable=True, semantics=PUBLISHED, durable=True)
 STATUS = Status(
@@ -154,14 +154,9 @@ class Coordinator:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Of a coordinator that is killed: nobody else listens there meanwhile.
-
-    Nor has a connection it at a client's end.
-    """
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
+    """Of a coordinator that is killed and comes back."""
+    with reserved_port() as reserved:
+        yield reserved
 
 
 @pytest.fixture

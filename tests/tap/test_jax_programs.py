@@ -14,7 +14,7 @@ import pytest
 from checker import read
 from checker.history import Invoke, Start
 from checker.service.check import check_service
-from tests.explain.failures import reserved_port
+from tests.ports import reserved_port
 from tests.tap.tapping import Tap
 
 pytestmark = [pytest.mark.jax, pytest.mark.slow]

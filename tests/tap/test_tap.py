@@ -21,6 +21,7 @@ from checker.service.check import check_service
 from coord_sim.client import DistributedRuntimeClient
 from coord_sim.errors import ServiceError
 from tests.bridge.remains import is_open
+from tests.ports import reserved_port
 from tests.tap.tapping import Tap
 
 DEADLINE_S = 60.0
@@ -202,11 +203,9 @@ def test_a_service_that_is_started_again_goes_on_in_a_second_file(tmp_path: Path
         client.get_live_nodes([0, 1])
         client.key_value_set(f"k/{task}", "v")
 
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
-    with Tap(record, f"127.0.0.1:{port}") as tap:
+    with reserved_port() as port, Tap(record, f"127.0.0.1:{port}") as tap:
         for _ in range(2):
-            with serve("--processes", "2", "--port", port):
+            with serve("--processes", "2", "--port", str(port)):
                 job(tap.address, 2, meet)
             with (
                 pytest.raises(ConnectionResetError),
