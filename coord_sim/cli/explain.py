@@ -153,7 +153,7 @@ def _echoes(explanation: Explanation, *, show_all: bool) -> Iterator[str]:
     if not echoes:
         return
     from jax_bridge.explain.causes import named
-    from jax_bridge.explain.log_rules import clock
+    from jax_bridge.explain.job_logs import clock
 
     processes = sorted({echo.process for echo in echoes if echo.process is not None})
     times = sorted(echo.time_s for echo in echoes if echo.time_s is not None)
