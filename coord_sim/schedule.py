@@ -127,6 +127,11 @@ class Schedule:
         ]
         return f"Schedule({', '.join(told)})"
 
+    @property
+    def task_count(self) -> int:
+        """How many tasks each service expects."""
+        return self.processes if self.tasks is None else self.tasks
+
     def start_s(self, process: int) -> float | None:
         """When a process starts first; None: never."""
         return self.starts_s[process] if process < len(self.starts_s) else 0.0
@@ -198,11 +203,10 @@ class Schedule:
         for host in self.hosts:
             for process in host:
                 self._check_process("hosts", process)
-        tasks = self.processes if self.tasks is None else self.tasks
         for task in self.death_order:
-            if type(task) is not int or not 0 <= task < tasks:
+            if type(task) is not int or not 0 <= task < self.task_count:
                 raise ScheduleError(
-                    f"death_order names task {task!r:.80}; tasks are 0 to {tasks - 1}"
+                    f"death_order names task {task!r:.80}; tasks are 0 to {self.task_count - 1}"
                 )
         if len(set(self.death_order)) < len(self.death_order):
             raise ScheduleError("death_order names a task twice")

@@ -217,7 +217,7 @@ def obstacles(schedule: Schedule, service: str) -> Iterator[str]:
 
 
 def _job(program: str, arguments: dict[str, object], schedule: Schedule, setting: Setting) -> Job:
-    tasks = schedule.tasks or schedule.processes
+    tasks = schedule.task_count
     if setting.service == MODEL:
         state = Path("{folder}/service-{service}.state") if schedule.durable else None
         command = model_service_command(

@@ -78,7 +78,6 @@ def draw_schedule(
             raise ScheduleError(
                 f"no kind of fault is called {kind!r}; there are {', '.join(_KINDS)}"
             )
-    tasks = base.processes if base.tasks is None else base.tasks
     entropy = Entropy(seed)
     swarm = entropy.stream("nemesis/swarm")
     enabled = [name for name in known if (kinds is None or name in kinds) and swarm.chance(0.5)]
@@ -95,7 +94,7 @@ def draw_schedule(
         seed=seed,
         faults=_in_order(faults),
         durable=base.durable or drawing.kills_service,
-        death_order=base.death_order or entropy.stream("nemesis/deaths").order(tasks),
+        death_order=base.death_order or entropy.stream("nemesis/deaths").order(base.task_count),
         loss=round(swarm.between(0.0, 0.1), 3) if "loss" in enabled else base.loss,
         quiet_from_s=max(quiet_from_s, until_s),
         limit_s=max(base.limit_s, quiet_from_s + _QUIET_S),

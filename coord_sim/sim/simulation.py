@@ -105,7 +105,7 @@ class Simulation:
         self.events: list[Event] = []
         self.texts = AnswerTexts()
         self.operations = 0
-        self.tasks = schedule.tasks or schedule.processes
+        self.tasks = schedule.task_count
         self.participants: tuple[Any, ...] = tuple(range(self.tasks))
         self.client_timeout_ns = seconds(
             schedule.client_heartbeat_timeout_s or schedule.heartbeat_timeout_s

@@ -85,8 +85,8 @@ def compare(case: Case, run: Run, verdict: Verdict, *, variations: int = VARIATI
     found = outcome_of(run)
     word = verdict(run.history)
     stream = Entropy(0).stream("differential")
-    tasks = case.schedule.tasks or case.schedule.processes
-    draw = partial(draw_variation, stream, len(case.schedule.faults), tasks)
+    schedule = case.schedule
+    draw = partial(draw_variation, stream, len(schedule.faults), schedule.task_count)
     variation = draw()
     nearest = _look(timing, variation, found)
     for tried in range(1, variations + 1):

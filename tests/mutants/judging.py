@@ -29,7 +29,7 @@ def complaints(run: Run, failures: FailureModel = "suspicion") -> Iterator[tuple
     for row in check_service(run.history, live=LiveProcesses(failures=failures)):
         if isinstance(row.verdict, Invalid):
             yield _CHECKS[row.object[:4]], f"{row.object}: {row.verdict.explain()}"
-    members = run.schedule.tasks or run.schedule.processes
+    members = run.schedule.task_count
     for row in check_service(registrations(run.history, members)):
         if isinstance(row.verdict, Invalid):
             yield REGISTRATION, row.verdict.explain()
