@@ -159,6 +159,8 @@ class DistributedRuntimeClient:
         self._connecting = asyncio.get_running_loop().create_future()
         if self._files is None:
             self._start(self._look_for_tls())
+        if self._outage_timeout > 0:
+            self._start(self._look_for_outages())
         self._carry_out(self._machine.connect(time.monotonic_ns()))
         await self._connecting
 
@@ -488,6 +490,17 @@ class DistributedRuntimeClient:
                         f"the server at {self._address} wants TLS: give certificate, key and CA files"
                     )
                 )
+
+    async def _look_for_outages(self) -> None:
+        """Has every change of the connection looked into at once.
+
+        No call may be under way that would tell of a loss: a restarted coordinator dismisses error polls,
+        and heartbeats may be minutes apart.
+        """
+        channel = await self._open_channel()
+        while True:
+            await channel.wait_for_state_change(channel.get_state())
+            self._carry_out(self._machine.doubt(time.monotonic_ns()))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -62,6 +62,7 @@ class CoordinationClient:
         "_init_timeout_ns",
         "_interval_ns",
         "_is_connected",
+        "_is_in_doubt",
         "_new_call",
         "_outage_ns",
         "_outage_since_ns",
@@ -102,6 +103,7 @@ class CoordinationClient:
         self._registering: CallId | None = None
         self._heartbeat: CallId | None = None
         self._heartbeat_attempts = 0
+        self._is_in_doubt = False
         self._beat_ns: int | None = None
         self._beat_deadline_ns: int | None = None
         self._poll: CallId | None = None
@@ -151,6 +153,15 @@ class CoordinationClient:
         if self._beat_ns is not None and now_ns >= self._beat_ns:
             return [self._send_heartbeat(now_ns)]
         return []
+
+    def doubt(self, now_ns: int) -> list[ClientEffect]:
+        """Beats at once, if it beats at all: the driver has seen that the service may be gone."""
+        if self._beat_ns is None:
+            return []
+        if self._heartbeat is not None:
+            self._is_in_doubt = True  # It may have been answered before what the driver saw.
+            return []
+        return [self._send_heartbeat(now_ns)]
 
     def next_deadline_ns(self) -> int | None:
         """When `advance` has something to do, or None."""
@@ -237,9 +248,7 @@ class CoordinationClient:
             return []  # Forgiven, and then the client never polls again.
         if self._is_borne(answer, now_ns):
             self._poll_ns = now_ns + _OUTAGE_PAUSE_NS
-            if self._heartbeat is None:
-                self._beat_ns = now_ns  # Its answer says that the outage is over.
-            return []
+            return self.doubt(now_ns)  # The answer to a heartbeat says that the outage is over.
         return [Fatal(answer)]
 
     # --- heartbeats ----------------------------------------------------------------------------
@@ -247,6 +256,7 @@ class CoordinationClient:
     def _send_heartbeat(self, now_ns: int) -> Send:
         assert self._beat is not None
         self._heartbeat_attempts += 1
+        self._is_in_doubt = False
         self._beat_ns = now_ns + self._interval_ns
         self._beat_deadline_ns = now_ns + self._interval_ns
         self._heartbeat = self._new_call()
@@ -264,6 +274,8 @@ class CoordinationClient:
         if answer.service_incarnation != self.caller.service_incarnation:
             changed = "the service has another incarnation than the one registered with"
             return [Fatal(Status(code=Code.INTERNAL, message=changed))]
+        if self._is_in_doubt:
+            return self.doubt(now_ns)
         return []
 
     def _heartbeat_failed(self, status: Status, now_ns: int) -> list[ClientEffect]:

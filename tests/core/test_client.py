@@ -93,9 +93,10 @@ def test_a_heartbeat_over_a_broken_connection_is_sent_four_times() -> None:
 
 def test_a_client_that_bears_outages_beats_and_polls_again() -> None:
     client, poll = connected(outage_s=5)
-    assert client.receive(poll, BROKEN, seconds(0.5)) == []
-    at_once = beat(client, seconds(0.5))  # Its answer says that the outage is over.
-    client.receive(at_once, HeartbeatAccepted(service_incarnation=SERVICE), seconds(0.6))
+    (at_once,) = client.receive(poll, BROKEN, seconds(0.5))  # Its answer: the outage is over.
+    assert isinstance(at_once, Send)
+    assert isinstance(at_once.request, Heartbeat)
+    client.receive(at_once.call, HeartbeatAccepted(service_incarnation=SERVICE), seconds(0.6))
     (again,) = client.advance(seconds(0.7))
     assert isinstance(again, Send)
     assert isinstance(again.request, PollForError)
@@ -104,11 +105,26 @@ def test_a_client_that_bears_outages_beats_and_polls_again() -> None:
         client.receive(beat(client, now_ns), BROKEN, now_ns)
         now_ns += seconds(0.001)
     client.receive(beat(client, seconds(2)), HeartbeatAccepted(service_incarnation=SERVICE), 2)
-    assert client.receive(again.call, BROKEN, seconds(4)) == []
-    client.receive(beat(client, seconds(4)), BROKEN, seconds(4))
+    (at_once,) = client.receive(again.call, BROKEN, seconds(4))
+    assert isinstance(at_once, Send)
+    client.receive(at_once.call, BROKEN, seconds(4))
     (third,) = client.advance(seconds(4.2))
     assert isinstance(third, Send)
     assert client.receive(third.call, BROKEN, seconds(9.5)) == [Fatal(BROKEN)]
+
+
+def test_a_client_in_doubt_beats_at_once_and_after_the_heartbeat_that_is_under_way() -> None:
+    client, _ = connected(outage_s=5)
+    accepted = HeartbeatAccepted(service_incarnation=SERVICE)
+    (first,) = client.doubt(seconds(0.1))
+    assert isinstance(first, Send)
+    assert client.doubt(seconds(0.2)) == []
+    (second,) = client.receive(first.call, accepted, seconds(0.3))  # It may be from before.
+    assert isinstance(second, Send)
+    assert isinstance(second.request, Heartbeat)
+    assert client.receive(second.call, accepted, seconds(0.4)) == []
+    client.leave()
+    assert client.doubt(seconds(0.5)) == []
 
 
 def test_the_answer_decides_the_next_counter_of_a_barrier() -> None:

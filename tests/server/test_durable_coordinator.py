@@ -362,6 +362,35 @@ def test_an_outage_that_lasts_too_long_ends_our_client(coordinator: Coordinator)
     asyncio.run(run())
 
 
+def test_an_outage_is_noticed_though_no_poll_was_waiting_at_the_service(
+    coordinator: Coordinator,
+) -> None:
+    async def run() -> None:
+        a, b = (
+            DistributedRuntimeClient(
+                coordinator.address, task, heartbeat_timeout=100, outage_timeout=1
+            )
+            for task in (0, 1)
+        )
+        await asyncio.gather(a.connect(), b.connect())
+        for _ in range(2):
+            # The clients' loop stands still until it is back, so that their next heartbeats are
+            # answered, and due in 50 s again. The second one that comes back dismisses their polls.
+            coordinator.kill()
+            coordinator.start()
+            await asyncio.gather(*(client.watch_tasks() for client in (a, b)))
+        coordinator.kill()
+        began_s = time.monotonic()
+        with pytest.raises(ServiceError, match="UNAVAILABLE"):
+            await a.blocking_key_value_get("none", 60_000)
+        assert time.monotonic() - began_s < 20
+        for client in (a, b):
+            await client.close()
+        await asyncio.to_thread(coordinator.start)
+
+    asyncio.run(run())
+
+
 def test_a_supervised_coordinator_that_is_told_to_end_does(tmp_path: Path, port: int) -> None:
     coordinator = Coordinator(tmp_path, port, "--supervise", tasks=1)
     coordinator.process.send_signal(signal.SIGINT)
