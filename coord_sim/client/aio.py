@@ -494,8 +494,8 @@ class DistributedRuntimeClient:
     async def _look_for_outages(self) -> None:
         """Has every change of the connection looked into at once.
 
-        No call may be under way that would tell of a loss: a restarted coordinator dismisses error polls,
-        and heartbeats may be minutes apart.
+        No call may be under way that would tell of a loss: a restarted coordinator dismisses error
+        polls, and heartbeats may be minutes apart.
         """
         channel = await self._open_channel()
         while True:
