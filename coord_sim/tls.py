@@ -286,15 +286,20 @@ class TlsRelay:
         )
 
 
-async def speaks_tls(address: str) -> bool:
-    """Whether a server that does not answer plain text wants TLS: it presents a certificate."""
+async def speaks_tls(address: str, timeout_s: float = _HANDSHAKE_TIMEOUT_S) -> bool:
+    """Whether a server that does not answer plain text wants TLS: it presents a certificate.
+
+    Args:
+      address: `HOST:PORT` of something that takes connections.
+      timeout_s: For the handshake.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
         host, port = _host_and_port(address)
         _, writer = await asyncio.open_connection(
-            host, port, ssl=context, ssl_handshake_timeout=_HANDSHAKE_TIMEOUT_S
+            host, port, ssl=context, ssl_handshake_timeout=timeout_s
         )
     except (OSError, ValueError, TlsError):
         return False

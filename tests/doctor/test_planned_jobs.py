@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from jax_bridge.doctor.installation import (
 )
 from jax_bridge.doctor.probe import Stage, probe
 from jax_bridge.doctor.scripts import ScriptError, check_script
+from tests.server.certificates import Authority
 
 
 def told(findings: Iterable[Finding]) -> dict[str, Level]:
@@ -117,6 +120,27 @@ def test_each_stage_of_a_connection_is_told(listener: socket.socket) -> None:
     refused = probe(Address("", "127.0.0.1", port), 5.0)
     assert (refused.stage, "refused" in refused.sentence) == (Stage.TCP, True)
     assert probe(Address("", "no.invalid", port), 5.0).stage is Stage.NAME
+
+
+def test_a_service_that_wants_tls_is_told_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = Authority("ours")
+    files = authority.sign("127.0.0.1").write(tmp_path / "files", authority.pem)
+    command = [
+        *(sys.executable, "-m", "coord_sim.cli.main", "serve", "--processes", "1"),
+        *("--mtls-cert-file", files.cert, "--mtls-key-file", files.key, "--mtls-ca-file", files.ca),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
+        try:
+            assert service.stdout is not None
+            address = service.stdout.readline().split()[1].removeprefix("address=")
+            assert main(["doctor", "--attach", address]) == 1
+        finally:
+            service.terminate()
+    out = capsys.readouterr().out
+    assert f"port {address.rpartition(':')[2]} speaks TLS" in out
+    assert "jax_mtls_cert_file" in out
 
 
 # --- the environment and the installation ----------------------------------------------------------
