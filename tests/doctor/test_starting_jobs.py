@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,3 +113,41 @@ def watch_registering(address: str) -> tuple[int, str]:
         if "asks to register" in out or patience_s > DEADLINE_S:
             return code, out
         patience_s *= 3
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("time.sleep(3600)", "the program has not begun to connect"),
+        ("initialize(); jax.devices()", "the exchange of topologies waits for process"),
+        ("initialize(); jax.distributed.shutdown()", "waits in the exit barrier for the others"),
+    ],
+    ids=["detection", "running", "leaving"],
+)
+def test_watch_says_what_a_program_waits_for(tmp_path: Path, program: str, words: str) -> None:
+    """At a stage that begins well: process 0 registers, publishes nothing and stays."""
+    with reserved_port() as port:
+        job = Job(tmp_path, 2, f"127.0.0.1:{port}")
+        try:
+            job.start(0, "jax", "wait")
+            prelude = (
+                "import jax, time; initialize = lambda: jax.distributed.initialize("
+                f"'{job.address}', 2, 1, cluster_detection_method='deactivate'); "
+            )
+            assert is_told(words, [sys.executable, "-c", prelude + program])
+        finally:
+            job.end()
+
+
+def is_told(words: str, program: list[str]) -> bool:
+    """Whether doctor says this of a program that goes on, which then ends with doctor."""
+    command = [sys.executable, "-m", "coord_sim.cli.main", "doctor", "--watch", "--patience", "1"]
+    with subprocess.Popen([*command, "--", *program], stderr=subprocess.PIPE, text=True) as doctor:
+        late = threading.Timer(DEADLINE_S, doctor.kill)
+        late.start()
+        try:
+            assert doctor.stderr is not None
+            return any(words in line for line in doctor.stderr)
+        finally:
+            late.cancel()
+            doctor.kill()
