@@ -150,9 +150,8 @@ class _Launcher:
             self._fault_events.append(FaultEvent(time_ns=time.monotonic_ns(), name=what))
         except KeyboardInterrupt:
             interrupted = True
-            self.say("interrupted: ending all processes")
         finally:
-            history = self._finish("interrupted" if interrupted else "ended by the launcher")
+            history = self._finish(interrupted=interrupted)
         self._unplanned += [never_reached(fault) for fault in self._missed]
         return JobResult(
             history=history,
@@ -168,11 +167,14 @@ class _Launcher:
             end_s=self._end_s,
         )
 
-    def _finish(self, cause: str) -> History:
+    def _finish(self, *, interrupted: bool) -> History:
         """Ends what runs and merges; an interrupt that comes now changes nothing any more."""
+        cause = "interrupted" if interrupted else "ended by the launcher"
         history: History | None = None
         while history is None:
             with contextlib.suppress(KeyboardInterrupt), _undisturbed():
+                if interrupted:
+                    self.say("interrupted: ending all processes")
                 if not self._last_ends:
                     self._end_s = (time.monotonic_ns() - self.say.began_ns) / NS_PER_S
                     self._last_ends = tuple(self._end_of(p) for p in range(self.job.processes))
@@ -745,8 +747,9 @@ def _end_of(code: int) -> str:
 def _undisturbed() -> Iterator[None]:
     """Lets nothing interrupt: a second Ctrl-C must not cost the history that the first one kept."""
     blocked = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, blocked)  # One that has come already raises here.
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

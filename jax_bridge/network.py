@@ -77,11 +77,11 @@ class Network:
         """Ends the relay."""
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
-        with contextlib.suppress(OSError):
-            self._popen.stdin.close()
         self._popen.kill()
         self._popen.wait()
-        self._popen.stdout.close()
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
 
     def _partition(self, fault: Partition) -> Callable[[], None]:
         side, other = sides_of(fault, len(self.addresses))

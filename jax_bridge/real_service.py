@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import signal
-import socket
 import sys
-from collections.abc import Iterator
 
+from coord_sim.held_port import hold_port
 from jax_bridge import compat
 
 
@@ -24,7 +22,9 @@ def main() -> int:
     options = parser.parse_args()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     try:
-        with _reserved(options.port) as port:
+        # The C++ service does not tell which port it got.
+        with hold_port(options.port) as held:
+            port = held.getsockname()[1]
             address = f"127.0.0.1:{port}"
             service = compat.new_service(
                 address,
@@ -41,20 +41,6 @@ def main() -> int:
         print(f"port {options.port}: {error.strerror}", file=sys.stderr)
         return 1
     return 0
-
-
-@contextlib.contextmanager
-def _reserved(port: int) -> Iterator[int]:
-    """A port that nobody else can have; the C++ service does not tell which it got.
-
-    It is reserved while it cannot be shared, and shared with gRPC afterwards; this socket never listens.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as reserved:
-        if port:  # Connections of the service that was here before may not be quite over.
-            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.bind(("127.0.0.1", port))
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        yield int(reserved.getsockname()[1])
 
 
 if __name__ == "__main__":

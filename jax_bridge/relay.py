@@ -21,12 +21,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
 import socket
 import struct
 import sys
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from coord_sim.held_port import hold_port
 
 CHUNK: Final = 65536
 CHUNKS_MAX: Final = 64
@@ -99,6 +102,7 @@ class Link:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._port = 0
+        self._held_port: socket.socket | None = None
 
     async def listen(self) -> int:
         """Listens on the port that it had, or on a free one; returns it."""
@@ -119,6 +123,7 @@ class Link:
                 if self._server is not None:
                     self._server.close()
                     self._server = None
+                    self._held_port = self._held_port or hold_port(self._port)
             case "refuse":
                 if self._server is None:
                     await self.listen()
@@ -202,6 +207,8 @@ async def serve() -> None:
         order = json.loads(line)
         await links[order["link"]].do(order)
         print("done", flush=True)
+    # Without a word on the connections that are open: whoever gave the orders is gone.
+    os._exit(0)
 
 
 if __name__ == "__main__":

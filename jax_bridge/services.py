@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from coord_sim.held_port import hold_port
 from jax_bridge.errors import LaunchFailed
 from jax_bridge.parent_death import be_killed_with_parent
 
@@ -37,6 +39,7 @@ class ServiceProcess:
         self.log = log
         self.address = ""
         self._command = tuple(command)
+        self._held_port: socket.socket | None = None
         self._popen: subprocess.Popen[bytes] | None = None
 
     @property
@@ -94,6 +97,7 @@ class ServiceProcess:
             self._signal(signal.SIGKILL)
             self._popen.wait()
             self._forget()
+            self._hold_port()
 
     def pause(self) -> None:
         """Stops it where it is."""
@@ -112,11 +116,20 @@ class ServiceProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(STOP_TIMEOUT_S)
         self.kill()
+        if self._held_port is not None:
+            self._held_port.close()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._popen is not None and self._popen.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, number)
+
+    def _hold_port(self) -> None:
+        """Keeps its port for its next start; if somebody else was quicker, that start tells."""
+        port = self.address.rpartition(":")[2]
+        if port and self._held_port is None:
+            with contextlib.suppress(OSError):
+                self._held_port = hold_port(int(port))
 
     def _forget(self) -> None:
         assert self._popen is not None

@@ -155,6 +155,7 @@ class ForkServer:
             if "status" in told:
                 self._statuses[told["pid"]] = told["status"]
             else:
+                self._statuses.pop(told["pid"], None)  # Of a former process of that number.
                 self._lines.append(told)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Iterator
+
+from coord_sim.held_port import hold_port
 
 
 @contextlib.contextmanager
@@ -14,10 +15,5 @@ def reserved_port() -> Iterator[int]:
     Nobody else gets it: another test would be found there while no service is, or a connection would
     have it at its client's end.
     """
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # As our servers.
-        held.bind(("127.0.0.1", 0))
-        held.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEPORT, 1
-        )  # As gRPC; before, ports are shared.
+    with hold_port() as held:
         yield held.getsockname()[1]

@@ -10,7 +10,9 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, ParamSpec, TypeVar
 
 from coord_sim.errors import CoordSimError
@@ -44,12 +46,28 @@ def process_pool(workers: int) -> ProcessPoolExecutor:
 
     They leave interrupts to this process, and end when it ends, however that happens.
     """
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
+    resource_tracker.ensure_running()  # When it starts it unblocks what `_Worker` blocks.
+    return ProcessPoolExecutor(workers, mp_context=_Context(), initializer=_begin_worker)
+
+
+class _Worker(SpawnProcess):
+    """A process that an interrupt does not reach while it starts, either."""
+
+    def start(self) -> None:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Context(SpawnContext):
+    Process = _Worker
 
 
 def _begin_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()

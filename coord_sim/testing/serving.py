@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 
 from checker.history import History, read
 from coord_sim.errors import CoordSimError
+from coord_sim.held_port import hold_port
 from coord_sim.scenarios.problems import nearest
 
 PROCESSES: Final = 2
@@ -27,7 +28,7 @@ _STOP_S: Final = 10.0
 # The server ends when its standard input does, so that none outlives a test run that was killed.
 _SERVE: Final = (
     "import os, sys, threading; "
-    "threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(1)), daemon=True).start(); "
+    "threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start(); "
     "from coord_sim.cli.main import main; sys.exit(main())"
 )
 
@@ -47,6 +48,8 @@ class ServerError(CoordSimError):
 class RunningServer:
     """A coordination service on a free port of this host, as a process.
 
+    The port is its own until `end`, whether or not it runs.
+
     Attributes:
       address: `HOST:PORT`, for `jax.distributed.initialize` or a client.
       incarnation: The service's random number; another one after each start that is not durable.
@@ -55,13 +58,18 @@ class RunningServer:
 
     def __init__(self, folder: Path, options: list[str], *, processes: int) -> None:
         self.processes = processes
-        self.address = "127.0.0.1:0"
+        self._port = hold_port()  # So that nobody has it when the server comes back.
+        self.address = f"127.0.0.1:{self._port.getsockname()[1]}"
         self.incarnation = 0
         self._folder = folder
         self._options = options
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._start()
+        try:
+            self._start()
+        except BaseException:
+            self._port.close()
+            raise
 
     @property
     def is_running(self) -> bool:
@@ -102,6 +110,11 @@ class RunningServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
         self._gone(self._process)
+
+    def end(self) -> None:
+        """Lets it end for good: somebody else may have its port."""
+        self.stop()
+        self._port.close()
 
     def restart(self) -> None:
         """Starts it again at the same address, after it has ended: anew, or durable, where it was.
@@ -223,4 +236,4 @@ class ServerFactory:
         traceback: TracebackType | None,
     ) -> None:
         for server in self._servers:
-            server.stop()
+            server.end()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 from coord_sim.sim.case import Case
@@ -198,6 +199,7 @@ def _end_with_pool() -> None:
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     """Holds Ctrl-C back, for workers that are started here too, until they have come up."""
+    resource_tracker.ensure_running()  # When it starts it unblocks what is blocked here.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -106,6 +106,8 @@ def main() -> None:
         try:
             with multihost_utils.live_devices(jax.devices()) as devices:
                 live = [device.process_index for device in devices]
+                if PROCESS not in live:
+                    sys.exit(f"process {PROCESS} was declared dead: it was held up for too long")
                 if somebody_died and len(live) == PROCESSES:
                     somebody_died = False
                     step = max(step, STEPS - STEPS_AFTER_COME_BACK)  # All hear of it in the sum.

@@ -330,13 +330,18 @@ def test_real_processes_do_what_simulated_ones_do_on_both_services(
 ) -> None:
     """Blocks, words of errors, time-outs; some seconds each, all at once.
 
-    Nobody dies at a time of the clock in them: what a process has done by then is up to the machine,
-    and a simulated run that fits is searched for, not found for certain.
+    Nobody dies at a time of the clock in them, nor because a busy machine held a heartbeat up: what a
+    process has done by then is up to the machine, and a simulated run that fits is searched for, not
+    found for certain.
     """
     out = tmp_path / "out"
     words = ["diff", "--jobs", "6", "--json", "--out", str(out)]
     for name in ("raise-in-block", "key-set-twice", "never-announced"):
-        words += ["--scenario", name]
+        scenario = scenario_named(name)
+        schedule = replace(scenario.schedule, heartbeat_timeout_s=30.0, limit_s=60.0)
+        path = tmp_path / f"{name}.toml"
+        path.write_text(to_toml(replace(scenario, schedule=schedule)), encoding="utf-8")
+        words += ["--scenario", str(path)]
     code = main(words)
     told = json.loads(capsys.readouterr().out)
     assert [run["story"] for run in told["runs"] if run["differs"]] == []
@@ -347,8 +352,13 @@ def test_real_processes_do_what_simulated_ones_do_on_both_services(
 
 @pytest.mark.jax
 def test_a_difference_is_made_small_saved_and_told(tmp_path: Path) -> None:
-    """A judge that calls real runs invalid, whatever they are, makes each of them differ."""
-    schedule = Schedule(processes=2, seed=5, faults=(Crash(1, 0.4),), limit_s=10.0)
+    """A judge that calls real runs invalid, whatever they are, makes each of them differ.
+
+    The fault does the same at any time: what else differed would be at a coarser level.
+    """
+    schedule = Schedule(
+        processes=2, seed=5, faults=(Pause(1, 0.2, 0.1),), heartbeat_timeout_s=30, limit_s=60.0
+    )
     case = Case("leaving", schedule, {"work_s": 0.3, "late_s": 0.5, "apart": 1})
     plan = Plan(
         verdict=against_real_runs, out=tmp_path, services=("model",), budget=RealBudget(runs=2)

@@ -213,10 +213,11 @@ def test_a_ghost_entry_is_found_and_kept(
     words = ["hunt", "--runs", "1", "--seed", str(SEED_OF_A_GHOST_ENTRY), "--jobs", "1"]
     for attempt in range(TRIES):  # Real processes are not deterministic.
         out = tmp_path / f"found-{attempt}"
-        if main([*words, "--reduce", "0", "--out", str(out)]) == 1:
+        folder = out / folder_name(GHOST_ENTRY)
+        # On a busy machine something else may be found: a heartbeat that was late.
+        if main([*words, "--reduce", "0", "--out", str(out)]) == 1 and folder.exists():
             break
     assert GHOST_ENTRY in capsys.readouterr().out
-    folder = out / folder_name(GHOST_ENTRY)
     assert read_case(folder / "drawn.json") == draw_case(SEED_OF_A_GHOST_ENTRY)
     assert (folder / "history.jsonl").exists()
     assert list((folder / "logs").glob("process-0-1.log")), "of the process that came back"
@@ -230,9 +231,13 @@ def test_a_ghost_entry_is_found_and_kept(
 @pytest.mark.slow
 def test_what_is_kept_can_be_seen_again_by_its_script(tmp_path: Path) -> None:
     where = Where("real", HuntJudge(), tmp_path / "runs")
-    trial = try_case(small_ghost_entry(), "first", where)
+    for attempt in range(TRIES):  # Real processes are not deterministic.
+        trial = try_case(small_ghost_entry(), f"first-{attempt}", where)
+        if trial.kind == GHOST_ENTRY:
+            break
     assert trial.kind == GHOST_ENTRY, trial.explanation
-    reduced = reduce_trial(trial, where, budget_s=1.0)
+    # It is small already; a smaller one would leave a process less time to be back.
+    reduced = reduce_trial(trial, where, budget_s=0.0)
     assert reduced.failed <= reduced.tried
     assert reduced.blamed == ("keeps-ghost-entries",)
     keep(tmp_path / "kept", trial, reduced, "real")

@@ -56,7 +56,7 @@ def service_for(processes):
 
 def client_of(process):
     client = _jax.get_distributed_runtime_client(
-        f"127.0.0.1:{port}", process, init_timeout=30, shutdown_on_destruction=False
+        f"127.0.0.1:{port}", process, init_timeout=60, shutdown_on_destruction=False
     )
     client.connect()
     return client
@@ -159,7 +159,7 @@ ENDS = (
 if len(sys.argv) > 1:
     number, port = int(sys.argv[1]), sys.argv[2]
     client = client_of(number)
-    client.wait_at_barrier("all", 30_000)
+    client.wait_at_barrier("all", 60_000)
     if number == 0:
         os.kill(os.getpid(), 9)
     if number == 1:
@@ -171,7 +171,7 @@ else:
     command = [sys.executable, sys.argv[0]]
     children = [subprocess.Popen([*command, str(i), port and str(port)]) for i in range(3)]
     mine = client_of(3)
-    mine.wait_at_barrier("all", 30_000)
+    mine.wait_at_barrier("all", 60_000)
     for child in children:
         child.wait()
     print(mine.get_live_nodes([3]).keys() == {3})
@@ -333,9 +333,9 @@ for number, client in enumerate(clients):
 clients.clear()
 client = None
 service = None
-with socket.socket() as reserved:
-    reserved.bind(("localhost", 0))
-    port = reserved.getsockname()[1]
+"""
+        + PORT
+        + """
 service = service_for(1)
 again = client_of(0)
 again.key_value_set("of the second", "x")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ import pytest
 from checker import read
 from checker.history import Crash, Enter, History, Leave
 from jax_bridge.workloads import ladder
+from tests.ports import reserved_port
 
 pytestmark = pytest.mark.jax
 
@@ -236,11 +236,9 @@ def fatal_ns(log: str) -> int | None:
 
 @pytest.fixture(scope="module")
 def port_of_process_0() -> Iterator[int]:
-    """A port for the service in process 0. gRPC shares ports, and this socket never listens."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as reserved:
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        reserved.bind(("127.0.0.1", 0))
-        yield reserved.getsockname()[1]
+    """A port for the service in process 0."""
+    with reserved_port() as port:
+        yield port
 
 
 def jobs(port_of_process_0: int) -> list[Job]:

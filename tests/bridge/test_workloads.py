@@ -188,11 +188,12 @@ def test_training_survives_more_come_backs_than_there_are_orders_of_its_processe
     """
     out = tmp_path / "run.jsonl"
     command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--processes", "2"]
-    command += ["--service", "real", "--heartbeat-timeout", "30", "--out", str(out)]
+    command += ["--service", "real", "--heartbeat-timeout", "90", "--timeout", "300"]
+    command += ["--out", str(out)]
     for kill in ("1@in:block#3", "0@in:block#7", "1@in:block#11"):  # Counted over all starts.
         command += ["--kill", kill, "--restart", f"{kill[0]}@+0.1"]
     command += ["--", str(RECOVERY.script), "{process}", "{processes}", "{address}"]
-    command += ["--rounds", "12", "--heartbeat-timeout", "30"]
+    command += ["--rounds", "12", "--heartbeat-timeout", "90"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     logs = {path.stem: path.read_text() for path in (tmp_path / "run.run" / "logs").iterdir()}
     report = "\n".join([done.stdout, done.stderr, *(f"--- {n}\n{t}" for n, t in logs.items())])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checker import MalformedHistory
@@ -120,11 +120,13 @@ def test_every_kind_of_event_survives_a_file(tmp_path: Path) -> None:
     assert path.read_text() == EVERYTHING.to_text()
 
 
+@settings(deadline=None)
 @given(histories())
 def test_any_history_survives_a_file(history: History) -> None:
     assert loads(dumps(history)) == history
 
 
+@settings(deadline=None)
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.text() | st.integers() | st.none()))
 def test_any_text_survives_a_file(cause: str, operation: str, result: dict[str, object]) -> None:
     history = History(
@@ -189,6 +191,7 @@ def test_the_writer_forgets_old_answers_and_never_reuses_a_number() -> None:
 # --- recorders that were killed ---
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_torn_last_line_is_skipped_with_a_note(data: st.DataObject) -> None:
     text = EVERYTHING.to_text()

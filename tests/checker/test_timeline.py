@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checker import Invalid, LiveProcesses, Unknown, Valid, Witness, check
@@ -454,6 +454,7 @@ def test_a_history_without_events_has_a_header_only() -> None:
 _COLOUR = re.compile(r"\x1b\[[0-9;]+m")
 
 
+@settings(deadline=None)
 @given(histories(), st.integers(NARROWEST, 120), st.sampled_from(["round", "published"]))
 def test_no_line_is_wider_than_asked_for(history: History, width: int, definition: str) -> None:
     spec = LiveProcesses(definition="round" if definition == "round" else "published")
@@ -462,6 +463,7 @@ def test_no_line_is_wider_than_asked_for(history: History, width: int, definitio
     assert all(line == line.rstrip() for line in lines)
 
 
+@settings(deadline=None)
 @given(histories())
 def test_colours_change_nothing_but_colours(history: History) -> None:
     verdict = check(history)
@@ -470,6 +472,7 @@ def test_colours_change_nothing_but_colours(history: History) -> None:
     assert "\x1b" in coloured
 
 
+@settings(deadline=None)
 @given(histories())
 def test_ascii_pictures_have_the_same_shape(history: History) -> None:
     verdict = check(history)
@@ -479,6 +482,7 @@ def test_ascii_pictures_have_the_same_shape(history: History) -> None:
     assert [len(line) for line in ascii_.partition("\n\n")[0].splitlines()] == shape
 
 
+@settings(deadline=None)
 @given(histories())
 def test_every_event_is_drawn_once(history: History) -> None:
     text = timeline(history, width=1000)
@@ -499,6 +503,7 @@ def row_of(text: str, lines: list[str]) -> int:
     return next(n for n, line in enumerate(lines) if re.search(rf"{text}( |$)", line))
 
 
+@settings(deadline=None)
 @given(histories())
 def test_rounds_and_moved_crashes_of_the_witness_are_drawn(history: History) -> None:
     verdict = check(history)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from checker import MalformedHistory
 from checker.history import (
@@ -75,6 +75,7 @@ CRASH = Crash(time_ns=2, process=0, lifetime=0)
 LEAVE = Leave(time_ns=2, process=0, lifetime=0)
 
 
+@settings(deadline=None)
 @given(histories())
 def test_random_histories_are_well_formed(history: History) -> None:
     accept(history.events, history.header)

@@ -27,6 +27,7 @@ from jax_bridge.doctor.installation import (
 )
 from jax_bridge.doctor.probe import Stage, probe
 from jax_bridge.doctor.scripts import ScriptError, check_script
+from tests.ports import reserved_port
 from tests.server.certificates import Authority
 
 
@@ -101,12 +102,11 @@ def test_a_taken_port_and_a_foreign_bind_address_are_errors(listener: socket.soc
     assert foreign.level is Level.ERROR
 
 
-def test_a_free_port_is_good_and_free_afterwards(listener: socket.socket) -> None:
-    port = listener.getsockname()[1]
-    listener.close()
-    for _ in range(2):
-        findings = list(check_port(Address(f"127.0.0.1:{port}", "127.0.0.1", port), None))
-        assert findings[0].level is Level.GOOD
+def test_a_free_port_is_good_and_free_afterwards() -> None:
+    with reserved_port() as port:
+        for _ in range(2):
+            findings = list(check_port(Address(f"127.0.0.1:{port}", "127.0.0.1", port), None))
+            assert findings[0].level is Level.GOOD
 
 
 # --- how far a connection comes --------------------------------------------------------------------
@@ -116,8 +116,8 @@ def test_each_stage_of_a_connection_is_told(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     silent = probe(Address("", "127.0.0.1", port), 0.5)
     assert (silent.stage, "says nothing" in silent.sentence) == (Stage.HTTP2, True)
-    listener.close()
-    refused = probe(Address("", "127.0.0.1", port), 5.0)
+    with reserved_port() as nobody:
+        refused = probe(Address("", "127.0.0.1", nobody), 5.0)
     assert (refused.stage, "refused" in refused.sentence) == (Stage.TCP, True)
     assert probe(Address("", "no.invalid", port), 5.0).stage is Stage.NAME
 

@@ -18,6 +18,8 @@ from tests.ports import reserved_port
 pytestmark = [pytest.mark.jax, pytest.mark.slow, pytest.mark.one_python]
 
 DEADLINE_S = 240.0
+PATIENT = ("--heartbeat", "60", "--init", "300")
+"""Of jobs that must stay as they are until they have been asked, however slow that is."""
 PROGRAM = """
 import sys, jax
 jax.distributed.initialize(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]),
@@ -42,7 +44,7 @@ def watch(address: str, patience_s: float) -> tuple[int, str]:
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
     with reserved_port() as port:
-        job = Job(tmp_path, 3, f"127.0.0.1:{port}")
+        job = Job(tmp_path, 3, f"127.0.0.1:{port}", PATIENT)
         try:
             yield job
         finally:
@@ -74,7 +76,7 @@ def test_attach_says_who_is_missing_and_when_all_are_there(job: Job) -> None:
 
 def test_attach_says_whose_devices_are_waited_for(tmp_path: Path) -> None:
     with reserved_port() as port:
-        job = Job(tmp_path, 2, f"127.0.0.1:{port}", ("--heartbeat", "60"))
+        job = Job(tmp_path, 2, f"127.0.0.1:{port}", PATIENT)
         try:
             job.start(0, "jax", "compute")
             job.start(1, "jax", "wait")
@@ -94,12 +96,10 @@ def test_attach_says_whose_devices_are_waited_for(tmp_path: Path) -> None:
     ],
 )
 def test_watch_says_at_which_stage_a_program_hangs(address: str, words: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as hole:
-        port = hole.getsockname()[1]
-        if address == "refused":
-            hole.close()
-        if address in {"refused", "silent"}:
-            address = f"127.0.0.1:{port}"
+    with reserved_port() as nobody, socket.create_server(("127.0.0.1", 0)) as hole:
+        ports = {"refused": nobody, "silent": hole.getsockname()[1]}
+        if address in ports:
+            address = f"127.0.0.1:{ports[address]}"
         code, out = watch_registering(address)
     assert code == 1
     assert words in out

@@ -178,8 +178,8 @@ def restarted_task(job: Job) -> None:
 
 def barrier_times_out(job: Job) -> None:
     """The late one does something else until the others have given up."""
-    job.start(0, "serve", "connect", "barrier:epoch:5", "leave")
-    job.start(1, "connect", "barrier:epoch:5", "leave")
+    job.start(0, "serve", "connect", "barrier:epoch:12", "leave")
+    job.start(1, "connect", "barrier:epoch:12", "leave")
     job.start(2, "connect", "say:busy", "await:given-up", "leave")
     job.await_text("Barrier timed out", "process-0-0", "process-1-0")
     job.tell("given-up")
@@ -187,7 +187,8 @@ def barrier_times_out(job: Job) -> None:
 
 
 def barrier_names_drift(job: Job) -> None:
-    job.start(0, "serve", "connect", "barrier:sync_3:5", "leave")
+    """The service goes with process 0, which therefore gives up last."""
+    job.start(0, "serve", "connect", "barrier:sync_3:15", "leave")
     job.start(1, "connect", "barrier:sync_4:5", "leave")
     job.await_end()
 
@@ -381,7 +382,7 @@ class Failure:
 
 IMPATIENT = ("--init", "2")
 PATIENT = ("--shutdown", "60")
-"""Who raised waits for the others at the end, however slow they are."""
+"""Who is at the end waits for the others there, however slow they are."""
 
 FAILURES = (
     Failure(killed_peer, 3, "silent-death", (2,), is_quick=True),
@@ -396,7 +397,7 @@ FAILURES = (
     Failure(barrier_times_out, 3, "barrier-timeout", (2,), PATIENT, is_quick=True),
     Failure(barrier_names_drift, 2, "barrier-drift", (0, 1), PATIENT, is_quick=True),
     Failure(barrier_used_again, 2, "barrier-instance", (0, 1)),
-    Failure(shutdown_barrier_fails, 3, "late-leaver", (2,), is_quick=True),
+    Failure(shutdown_barrier_fails, 3, "late-leaver", (2,), ("--shutdown", "12"), is_quick=True),
     Failure(rank_raises, 3, "program-raised", (1,), is_quick=True),
     Failure(stalled_peer, 3, "stall", (1,), is_quick=True),
     Failure(stalled_service, 3, "service-stalled", is_quick=True),
@@ -410,8 +411,8 @@ FAILURES = (
     Failure(key_set_twice, 1, "key-exists", (0,), is_quick=True),
     Failure(key_never_set, 1, "key-timeout", (0,)),
     Failure(full_disk, 2, "disk-full", (1,)),
-    Failure(all_is_well, 3, None, is_quick=True),
-    Failure(all_is_well, 3, None, verbose=True),
+    Failure(all_is_well, 3, None, settings=PATIENT, is_quick=True),
+    Failure(all_is_well, 3, None, settings=PATIENT, verbose=True),
     Failure(jax_initialized_twice, 1, "initialized-twice", (0,)),
     Failure(jax_initialized_late, 1, "initialized-late", (0,)),
     Failure(jax_without_preemption_service, 1, "preemption-service-off", (0,)),

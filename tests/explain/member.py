@@ -4,7 +4,7 @@ Run as a script. Steps are words, carried out in order:
 
   serve              start the C++ service at the address
   serve-recoverable  the same, recoverable
-  serve-brief        the same, with 8 s for all to register
+  serve-brief        the same, with 15 s for all to register
   connect            a client connects; failing ends the process, as in any job
   say:TEXT           print a line
   load               import jaxlib, which takes its time
@@ -123,7 +123,7 @@ class Member:
         steps: dict[str, Callable[[], object]] = {
             "serve": self.serve,
             "serve-recoverable": lambda: self.serve(recoverable=True),
-            "serve-brief": lambda: self.serve(register_s=8),
+            "serve-brief": lambda: self.serve(register_s=15),
             "connect": self.connect,
             "say": lambda: print(rest, flush=True),
             "load": _load,
@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--address", required=True)
     parser.add_argument("--process", type=int, required=True)
     parser.add_argument("--processes", type=int, required=True)
-    parser.add_argument("--heartbeat", type=int, default=6)
+    parser.add_argument("--heartbeat", type=int, default=12)
     parser.add_argument("--init", type=int, default=60)
     parser.add_argument("--shutdown", type=int, default=4)
     parser.add_argument("steps", nargs="+")

@@ -51,7 +51,7 @@ def test_a_server_serves_and_tells_what_it_saw(coordination_server: ServerFactor
     with ExitStack() as stack:
         first, second = connected(stack, server)
         first.key_value_set("k", "v")
-        assert second.blocking_key_value_get("k", 1000) == "v"
+        assert second.blocking_key_value_get("k", 60_000) == "v"
         server.kill()
         assert not server.is_running
         with pytest.raises(ServiceError) as failed:

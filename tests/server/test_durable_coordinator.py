@@ -249,7 +249,7 @@ IDLE_CLIENT = """
 import sys, time
 from jaxlib import _jax
 client = _jax.get_distributed_runtime_client(
-    sys.argv[1], 0, init_timeout=60, heartbeat_timeout=20, use_compression=True)
+    sys.argv[1], 0, init_timeout=60, heartbeat_timeout=40, use_compression=True)
 client.connect()
 client.key_value_set("k", "v")
 print("connected", flush=True)
@@ -263,7 +263,7 @@ client.shutdown()
 def test_jaxlibs_client_lives_through_a_restart_under_a_supervisor(
     tmp_path: Path, port: int
 ) -> None:
-    """The outage lasts over a heartbeat (every 10 s), which waits at the port that is held."""
+    """The outage lasts over a heartbeat (every 20 s), which waits at the port that is held."""
     coordinator = Coordinator(tmp_path, port, "--supervise", "--heartbeat-timeout", "120", tasks=1)
     client = subprocess.Popen(
         [sys.executable, "-c", IDLE_CLIENT, coordinator.address],
@@ -276,12 +276,12 @@ def test_jaxlibs_client_lives_through_a_restart_under_a_supervisor(
     assert client.stdout.readline() == "connected\n"
     supervisor = coordinator.process.pid
     children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    # The next heartbeat is sent 10 s after the connection: far from the outage's beginning, and not so
-    # near its end that a busy machine may miss it.
-    time.sleep(5.0)
+    # The next heartbeat is sent 20 s after the connection, and fails if it is not answered within 20 s
+    # more: both are far from the outage's beginning and end, as a busy machine may be late with those.
+    time.sleep(8.0)
     os.kill(supervisor, signal.SIGSTOP)  # So that the outage lasts at least so long.
     os.kill(int(children[0]), signal.SIGKILL)
-    time.sleep(7.0)
+    time.sleep(14.0)
     os.kill(supervisor, signal.SIGCONT)
     log = tmp_path / "log"
     deadline_s = time.monotonic() + 60

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import logging
 import socket
+import time
 import tracemalloc
 import weakref
 from collections.abc import Callable, Coroutine
@@ -56,7 +57,7 @@ from tests.server.http2_peer import (
 
 ENHANCE_YOUR_CALM = 11
 MIB = 1 << 20
-RESPONSE_DEADLINE_S = 5.0
+RESPONSE_DEADLINE_S = 20.0
 _fuzz = hypothesis_settings(deadline=None, derandomize=True, max_examples=100)
 
 
@@ -440,14 +441,19 @@ def test_requests_that_never_end_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_connections_that_say_nothing_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http2, "_PREFACE_TIMEOUT_S", 0.3)
+    """When their time is up is up to the test: how long they take to come is up to the machine."""
 
     async def body(server: CoordinationServer, port: int) -> None:
         starts = [b"", PREFACE[:10]] * 100
         silent = await asyncio.gather(*(Peer.connect(port, start) for start in starts))
         working = await Peer.connect(port, PREFACE)
         await poll(lambda: server.connections == 201)
+        await working.has_handled_all()
         await _others_are_served(server, port)
+        assert not any(peer.is_closed for peer in silent)
+        later_s = http2._PREFACE_TIMEOUT_S + 1
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "time", lambda: time.monotonic() + later_s)
         await asyncio.gather(*(peer.until(lambda: False) for peer in silent))
         assert all(peer.is_closed for peer in silent)
         assert (await working.ask(1, "TryGetKeyValue", try_get(server, "none"))).status == 5
@@ -515,7 +521,7 @@ def test_floods_of_what_must_be_answered_stop_at_a_client_that_does_not_read(flo
         async with await _deaf(server, port, PREFACE + settings()) as deaf:
             await deaf.has_handled_all()
             (connection,) = server._connections
-            async with asyncio.timeout(RESPONSE_DEADLINE_S * 4):
+            async with asyncio.timeout(RESPONSE_DEADLINE_S):
                 while not connection._is_paused:
                     deaf.send(flood * 5_000)
                     await asyncio.sleep(0.001)

@@ -25,7 +25,7 @@ CLIENT = """
 import sys
 from jaxlib import _jax
 client = _jax.get_distributed_runtime_client(
-    sys.argv[1], 0, init_timeout=60, heartbeat_timeout=10, use_compression=True)
+    sys.argv[1], 0, init_timeout=60, heartbeat_timeout=int(sys.argv[2]), use_compression=True)
 client.connect()
 print("connected", flush=True)
 for line in sys.stdin:
@@ -62,14 +62,17 @@ class Client:
 Body = Callable[[CoordinationServer, Client, Callable[[int], Coroutine[Any, Any, None]]], Any]
 
 
-def job(body: Body, *, dismisses_polls: bool = False) -> None:
-    """Runs `body` with jaxlib's client as task 0, and a way to let task 0 restart as somebody else."""
+def job(body: Body, *, dismisses_polls: bool = False, heartbeat_timeout_s: int = 100) -> None:
+    """Runs `body` with jaxlib's client as task 0, and a way to let task 0 restart as somebody else.
+
+    The client's heartbeats are half of `heartbeat_timeout_s` apart.
+    """
 
     async def run() -> None:
         config = ServiceConfig(
             tasks=1,
             recoverable=True,
-            heartbeat_timeout_ns=seconds(10),
+            heartbeat_timeout_ns=seconds(heartbeat_timeout_s),
             semantics=PUBLISHED,
             dismisses_polls=dismisses_polls,
         )
@@ -78,7 +81,7 @@ def job(body: Body, *, dismisses_polls: bool = False) -> None:
         await server.start()
         client = Client(
             await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", CLIENT, address),
+                *(sys.executable, "-c", CLIENT, address, str(heartbeat_timeout_s)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -133,7 +136,8 @@ def test_without_a_poll_it_is_refused_and_ends_itself_at_its_next_heartbeat() ->
         (task,) = server.survey().tasks
         assert (task.incarnation, server.survey().keys) == (7, 1)
 
-    job(body, dismisses_polls=True)
+    # All that is asked must be asked before the next heartbeat.
+    job(body, dismisses_polls=True, heartbeat_timeout_s=30)
 
 
 def test_a_client_that_left_does_not_come_back_in_the_same_incarnation() -> None:

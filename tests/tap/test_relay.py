@@ -17,6 +17,7 @@ from coord_sim.tap import feed as feeding
 from coord_sim.tap.feed import Feed
 from coord_sim.tap.relay import Relay
 from coord_sim.tap.upstream import Upstream
+from tests.ports import reserved_port
 
 DEADLINE_S = 60.0
 
@@ -176,20 +177,27 @@ def test_a_reset_is_a_reset_at_the_other_end(bench: Bench, *, is_client: bool) -
     until(lambda: bool(bench.shown) and bench.shown[-1][0] == kind)
 
 
-def test_a_service_that_is_not_there_refuses_and_then_comes(bench: Bench) -> None:
-    port = bench.service.getsockname()[1]
-    bench.service.close()
-    for _ in range(3):
-        with pytest.raises(ConnectionResetError), contextlib.closing(bench.connect()) as client:
-            client.recv(1)
-    bench.service = socket.create_server(("127.0.0.1", port))
-    bench.service.settimeout(DEADLINE_S)
-    client, service = bench.pair()
-    client.sendall(b"x")
-    assert service.recv(1) == b"x"
-    client.close()
-    service.close()
-    until(lambda: [kind for kind, _, _, _ in bench.shown].count(feeding.UNREACHABLE) == 3)
+def test_a_service_that_is_not_there_refuses_and_then_comes() -> None:
+    with reserved_port() as port:
+        bench = Bench(port)
+        try:
+            bench.service.close()
+            for _ in range(3):
+                with (
+                    pytest.raises(ConnectionResetError),
+                    contextlib.closing(bench.connect()) as client,
+                ):
+                    client.recv(1)
+            bench.service = socket.create_server(("127.0.0.1", port))
+            bench.service.settimeout(DEADLINE_S)
+            client, service = bench.pair()
+            client.sendall(b"x")
+            assert service.recv(1) == b"x"
+            client.close()
+            service.close()
+            until(lambda: [kind for kind, _, _, _ in bench.shown].count(feeding.UNREACHABLE) == 3)
+        finally:
+            bench.end()
 
 
 def test_a_recorder_that_is_gone_is_gone_and_the_relay_goes_on(

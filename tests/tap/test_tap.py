@@ -88,7 +88,7 @@ def everything(client: DistributedRuntimeClient, task: int) -> None:
     client.key_value_increment("n", 5)
     client.wait_at_barrier("b", 60_000)
     client.key_value_dir_get("k/")
-    client.blocking_key_value_get("n", 1000)
+    client.blocking_key_value_get("n", 60_000)
     with pytest.raises(ServiceError):
         client.blocking_key_value_get("never", 200)
     with pytest.raises(ServiceError):

@@ -1,0 +1,44 @@
+"""Signals that end a command: each as Ctrl-C does, and once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os, signal, sys
+from coord_sim.cli.interrupts import end_like_ctrl_c_on_sigterm
+
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+for name in sys.argv[2:]:
+    signal.signal(signal.Signals[name], signal.SIG_IGN)
+end_like_ctrl_c_on_sigterm()
+try:
+    os.kill(os.getpid(), signal.Signals[sys.argv[1]])
+    print("goes on")
+except KeyboardInterrupt as interrupt:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), number)
+    print(f"ends by {interrupt}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "ignored", "said"),
+    [
+        ("SIGINT", (), "ends by SIGINT"),
+        ("SIGTERM", (), "ends by SIGTERM"),
+        ("SIGHUP", (), "ends by SIGHUP"),
+        ("SIGHUP", ("SIGHUP",), "goes on"),
+    ],
+)
+def test_the_first_one_interrupts_and_the_others_do_not_come_in_between(
+    sent: str, ignored: tuple[str, ...], said: str
+) -> None:
+    """One that is ignored stays so, as under nohup."""
+    command = [sys.executable, "-c", PROGRAM, sent, *ignored]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{said}\n"), done.stderr
