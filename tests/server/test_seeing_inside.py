@@ -185,15 +185,14 @@ def test_logs_can_be_read_by_programs_and_name_task_incarnation_and_round(tmp_pa
     assert called == ["register", "live_processes", "barrier", "shutdown"]
 
 
-def screen_of(master: int, until: str) -> str:
-    """What a terminal was sent, once it shows a text."""
+def wait_for_screen(master: int, *texts: str) -> None:
+    """Waits until a terminal was sent all these texts; a picture may come in pieces."""
     shown = ""
     deadline_s = time.monotonic() + 60
-    while until not in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown):
-        assert time.monotonic() < deadline_s, f"never showed {until!r}: {shown[-2000:]!r}"
+    while any(text not in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown) for text in texts):
+        assert time.monotonic() < deadline_s, f"never showed {texts!r}: {shown[-2000:]!r}"
         if select.select([master], [], [], 0.1)[0]:
             shown += os.read(master, 65536).decode("utf-8", "replace")
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
 
 
 def test_the_live_table_shows_tasks_and_who_is_waited_for() -> None:
@@ -203,18 +202,18 @@ def test_the_live_table_shows_tasks_and_who_is_waited_for() -> None:
     with serve(*options, stderr=slave, env=environment) as server:
         os.close(slave)
         address = announced(server)["address"]
-        screen_of(master, "disconnected")
+        wait_for_screen(master, "disconnected")
         with DistributedRuntimeClient(address, 0) as a, DistributedRuntimeClient(address, 1) as b:
             connecting = asyncio.run_coroutine_threadsafe(a._client.connect(), a._loop)
-            screen_of(master, "waits for tasks 1")
+            wait_for_screen(master, "waits for tasks 1")
             b.connect()
             connecting.result(30)
             round_ = asyncio.run_coroutine_threadsafe(b._client.get_live_nodes([0, 1]), b._loop)
-            shown = screen_of(master, "live_processes tasks 0, 1 waits for tasks 0")
-            assert str(a.incarnation) in shown
+            awaited = "live_processes tasks 0, 1 waits for tasks 0"
+            wait_for_screen(master, awaited, str(a.incarnation))
             a.get_live_nodes([0, 1])
             round_.result(30)
-            screen_of(master, "1 rounds")
+            wait_for_screen(master, "1 rounds")
         server.terminate()
         while select.select([master], [], [], 0.5)[0]:  # It must not block on its last picture.
             try:
