@@ -301,6 +301,8 @@ class CoordinationService:
         if isinstance(request, RegisterTask | Heartbeat):
             return None  # These have rules of their own.
         incarnation = request.caller.task_incarnation
+        if incarnation == NEVER and isinstance(request, WatchTasks | GetKeyValueDir):
+            return None  # Nobody may look: whoever watches over a job is not in it.
         if isinstance(request, RequestOfTask):
             task = self.membership.find(request.task)
             if task is None:

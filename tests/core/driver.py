@@ -184,9 +184,9 @@ class Driver:
         caller = Caller(Incarnation(100), SERVICE)
         return self.ask(IncrementKeyValue(caller=caller, key=key, increment=by))
 
-    def directory(self, key: str) -> list[str]:
+    def directory(self, key: str, *, who: int = 100) -> list[str]:
         """The keys that a directory read names."""
-        caller = Caller(Incarnation(100), SERVICE)
+        caller = Caller(Incarnation(who), SERVICE)
         answer = self.answers[self.ask(GetKeyValueDir(caller=caller, directory=key))]
         assert isinstance(answer, KeyValueDirectory)
         return [name for name, _ in answer.entries]
@@ -239,8 +239,8 @@ class Driver:
             self.service.config, SERVICE, remembered, self.now_ns
         )
 
-    def watch(self, version: int = -1) -> CallId:
-        return self.ask(WatchTasks(caller=Caller(Incarnation(100), SERVICE), version=version))
+    def watch(self, version: int = -1, *, who: int = 100) -> CallId:
+        return self.ask(WatchTasks(caller=Caller(Incarnation(who), SERVICE), version=version))
 
     def picture(self) -> TasksWatched:
         """What WatchTasks says now."""

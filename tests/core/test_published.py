@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coord_sim.core.membership import NEVER
 from coord_sim.core.messages import TaskState
 from coord_sim.core.semantics import NAIVE, PUBLISHED
 from coord_sim.core.status import Code
@@ -61,6 +62,17 @@ def test_a_stale_incarnation_is_refused_everywhere() -> None:
     ):
         assert job.code(refused) is Code.FAILED_PRECONDITION
     assert job.picture().tasks[1].state is TaskState.CONNECTED
+
+
+def test_who_is_nobody_may_look_and_no_more() -> None:
+    job = Driver(tasks=2, semantics=PUBLISHED)
+    job.register(0, A)
+    for _ in range(2):
+        assert job.code(job.watch(who=NEVER)) is Code.OK
+        assert job.directory("", who=NEVER) == []
+        for refused in (job.insert("k", b"v", who=NEVER), job.try_get("k", who=NEVER)):
+            assert job.code(refused) is Code.FAILED_PRECONDITION
+        job.register(1, B)
 
 
 def test_deaths_of_one_tick_are_one_event() -> None:
