@@ -99,6 +99,8 @@ def run(options: argparse.Namespace) -> int:
                 codes.append(_check_service(options, path))
             else:
                 codes.append(_check_operations(options, path, spec))
+        except BrokenPipeError:
+            raise  # Of our own output: the file is not to blame.
         except (MalformedHistory, OSError) as error:
             codes.append(_report_error(options, path, _with_remedy(error, spec)))
     return worst(codes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -49,11 +50,19 @@ Every subcommand has examples of its own: coordlab SUBCOMMAND --help.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns its exit code."""
+    _stand_in_for_closed_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)
     # The modules of all subcommands take as long to import as a small check takes.
     named = words[:1] if words and words[0] in _SUBCOMMANDS else _SUBCOMMANDS
     options = _parser(named).parse_args(words)
     return exit_code_of(lambda: int(options.run(options)))
+
+
+def _stand_in_for_closed_streams() -> None:
+    """What is said to a stream that was closed (`>&-`) goes nowhere, not to the other one."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the end
 
 
 class _Version(argparse.Action):

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checker.printable import printable
 from coord_sim.cli.ending import exit_code_of
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.extras import require
@@ -24,7 +25,7 @@ from coord_sim.cli.numbers import (
     positive_seconds,
     task_count,
 )
-from coord_sim.cli.recordings import recording_path
+from coord_sim.cli.recordings import earlier_recordings, recording_path
 from coord_sim.cli.supervise import Supervisor
 from coord_sim.core.identifiers import seconds
 from coord_sim.core.semantics import SEMANTICS, SHIPPED
@@ -152,9 +153,11 @@ def run(options: argparse.Namespace) -> int:
     # Before any file is touched: the port may be taken.
     sockets = listen(options.host, options.port)
 
+    lives = 0 if options.record is None else _recorded_lives(options)
+
     def serve(attempt: int) -> int:
-        if attempt > 1 and options.record is not None:
-            options.record = recording_path(Path(options.record), attempt)
+        if options.record is not None:
+            options.record = str(recording_path(Path(options.record), lives + attempt))
         return exit_code_of(lambda: _logged(options, sockets, attempt))
 
     try:
@@ -291,6 +294,20 @@ async def _seeing_inside(
             await asyncio.to_thread(table.stop)
         if endpoint is not None:
             await asyncio.to_thread(endpoint.close)
+
+
+def _recorded_lives(options: argparse.Namespace) -> int:
+    """How many recordings a job has of its coordinator, when it is gone on with and they are kept."""
+    record = Path(options.record)
+    if options.state is None or not Path(options.state).exists() or not record.is_file():
+        return 0
+    found = 1 + len(earlier_recordings(record, 1))
+    print(
+        f"coordlab: the job of {printable(options.state)} goes on; what is seen from now on is in "
+        f"{printable(str(recording_path(record, found + 1)))}",
+        file=sys.stderr,
+    )
+    return found
 
 
 def _refuse_one_file_twice(options: argparse.Namespace) -> None:

@@ -30,7 +30,8 @@ examples:
       keep the guide's semantics, and write what the server sees; a second service: run-2.jsonl
 
 The command stays as it is and picks its own address. Our service runs in this process: a recoverable one
-survives the death of process 0, which gets it again when it asks for the same address and options.
+survives the death of process 0, which gets it again when it asks for the same address and options
+(before it uses a device it has to delete its topology from the store: docs/outside-coordinator.md).
 Others end with the process that started them, as jaxlib's do. Exit code: the command's, or 128 + the
 number of the signal that ended it. Out of reach: `python -E`, `-I` or `-S`, and other machines.
 """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import logging
 import os
 import stat
@@ -18,21 +20,28 @@ class RecordingFile:
     """A file that is written anew, whole lines at a time, each by one write of the system.
 
     What was written survives the death of this process. A disk that is full or gone, or a pipe that
-    nobody reads, ends the recording with one warning; what was written before is kept.
+    nobody reads, ends the recording with one warning; what was written before is kept. Nobody else who
+    records can have the file meanwhile.
 
     Args:
       path: Of the file; a device or a pipe with a reader will do.
 
     Raises:
-      OSError: it cannot be opened.
+      OSError: it cannot be opened, or another process is recording to it.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         # Without waiting: a pipe that is full, or that nobody has opened, must not stop who records.
-        self._descriptor: int | None = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NONBLOCK, 0o644
-        )
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o644)
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                _lock(descriptor, self.path)
+                os.ftruncate(descriptor, 0)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor: int | None = descriptor
         self._head_bytes = 0
 
     @property
@@ -81,6 +90,7 @@ class RecordingFile:
                 new.write(head)
                 while chunk := old.read(_COPY_BYTES):
                     new.write(chunk)
+            _lock(descriptor, self.path)
             os.fchmod(descriptor, 0o644)
             Path(name).replace(self.path)
         except BaseException:
@@ -97,3 +107,13 @@ class RecordingFile:
             "recording to %s stopped: %s; what was written before is kept", self.path, problem
         )
         self.close()
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    """Takes a file for as long as it is open; where files have no locks, it is taken as it is."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, "another process is recording to it", str(path)) from None
+    except OSError as error:
+        _log.debug("%s cannot be locked: %s", path, error)

@@ -6,6 +6,7 @@ lifetime is known by the incarnation that the request carries.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -54,6 +55,8 @@ CANNOT_KNOW: Final = (
 
 PARTICIPANTS_MAX: Final = 100_000
 """Process numbers that a recorder takes up by itself; a peer must not make it list more."""
+
+_log = logging.getLogger(__name__)
 
 _STRANGER: Final = "calls of strangers"
 
@@ -130,7 +133,10 @@ class ServiceRecorder:
             return
         described = self._described(request, now_ns)
         if described is None:
-            self._strange(now_ns)
+            if isinstance(request, RegisterTask):
+                self._strange(f"task {request.task} registers, of a job of {self._tasks}", now_ns)
+            else:
+                self._strange("who calls has not registered here", now_ns)
             return
         process, lifetime, name, arguments = described
         number = self._next_operation
@@ -158,7 +164,8 @@ class ServiceRecorder:
         process, lifetime, number, name = operation
         if isinstance(answer, AliveTasks) and answer is not self._seen_answer:
             if not self._see(task for task, _ in answer.alive):
-                self._strange(now_ns)  # Of another job than was said: the call stays open.
+                # Of another job than was said: the call stays open.
+                self._strange("an answer names tasks that the job does not have", now_ns)
                 return
             self._seen_answer = answer
         elif isinstance(answer, TasksWatched):
@@ -272,9 +279,10 @@ class ServiceRecorder:
             )
         )
 
-    def _strange(self, now_ns: int) -> None:
+    def _strange(self, why: str, now_ns: int) -> None:
         self._strangers += 1
         if self._strangers == 1:
+            _log.warning("not recorded: %s (%s)", _STRANGER, why)
             self.remark(f"{_STRANGER}: from here on some are left out", now_ns)
 
     # --- the header ----------------------------------------------------------------------------

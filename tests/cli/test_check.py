@@ -275,6 +275,18 @@ def test_an_output_that_knows_only_ascii_gets_ascii(files: Path) -> None:
         assert "invalid" in done.stdout
 
 
+def test_a_reader_that_is_gone_before_the_verdict_is_no_error_of_the_file(files: Path) -> None:
+    command = [sys.executable, "-m", "coord_sim.cli.main", "check", f"{INVALID}.jsonl"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=files
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 141
+
+
 def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     invoke = '"type":"invoke","time_ns":9,"process":1,"lifetime":0,"operation":"x"'

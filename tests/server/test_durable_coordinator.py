@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from checker import Valid, check, read
-from checker.history import Start
+from checker.history import Invoke, Start
 from coord_sim import client as blocking
 from coord_sim.client.aio import DistributedRuntimeClient
 from coord_sim.core.identifiers import Incarnation, TaskId
@@ -315,6 +315,28 @@ def test_a_recording_goes_on_with_the_coordinator(tmp_path: Path, port: int) -> 
         (start,) = (event for event in history.events if isinstance(event, Start))
         assert start.incarnation == client.incarnation
         assert isinstance(check(history), Valid)
+
+
+def test_a_job_that_is_gone_on_with_by_hand_keeps_its_first_recording(
+    tmp_path: Path, port: int
+) -> None:
+    record = tmp_path / "run.jsonl"
+    coordinator = Coordinator(tmp_path, port, "--record", str(record), tasks=1)
+    with blocking.DistributedRuntimeClient(coordinator.address, 0, outage_timeout=120) as client:
+        client.connect()
+        for key in ("first", "second", "third"):
+            client.watch_tasks(-1)  # It may be repeated, if the connection is found broken.
+            client.key_value_set(key, key)
+            coordinator.kill()
+            coordinator.start()
+    coordinator.process.terminate()
+    assert coordinator.end() == 0
+    for number, key in (("", "first"), ("-2", "second"), ("-3", "third")):
+        calls = [e for e in read(tmp_path / f"run{number}.jsonl").events if isinstance(e, Invoke)]
+        assert [e.arguments["key"] for e in calls if e.operation == "key_value_set"] == [key]
+    assert f"goes on; what is seen from now on is in {tmp_path}/run-4.jsonl" in (
+        (tmp_path / "log").read_text()
+    )
 
 
 def test_a_client_may_leave_while_the_coordinator_is_down(coordinator: Coordinator) -> None:

@@ -163,12 +163,16 @@ def test_a_call_to_another_service_says_so(tmp_path: Path) -> None:
     assert isinstance(history.events[-1], Info | Fail)
 
 
-def test_calls_of_strangers_are_counted(tmp_path: Path) -> None:
+def test_calls_of_strangers_are_counted_and_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     run = Recorded(tmp_path / "h", 1)
     run.register(0)
+    run.ask(RegisterTask(task=TaskId(9), incarnation=Incarnation(1)))
     for task in (0, 3):
         run.ask(TryGetKeyValue(caller=caller(task, start=8), key="k"))
-    run.ask(RegisterTask(task=TaskId(9), incarnation=Incarnation(1)))
+    warned = "not recorded: calls of strangers (task 9 registers, of a job of 1)"
+    assert caplog.messages == [warned]
     history = run.history()
     assert len(operations(history)) == 1
     assert [fault.name for fault in history.faults] == [
@@ -292,3 +296,17 @@ def test_the_protocols_own_calls_are_no_signs_of_life(
     run.ask(live(0, 0, 1))
     run.ask(live(1, 0, 1, start=2))
     assert check(run.history(), LiveProcesses(failures=failures)).word == "valid"
+
+
+def test_a_file_is_recorded_to_by_one_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    first = RecordingFile(path)
+    for _ in range(2):
+        first.write(b"of the first\n")
+        with pytest.raises(OSError, match="another process is recording to it"):
+            RecordingFile(path)
+        assert path.read_bytes() == b"of the first\n"
+        first.replace_head(b"")  # Now it is another file of that name.
+    first.close()
+    RecordingFile(path).close()
+    assert path.read_bytes() == b"", "it is written anew"
