@@ -86,7 +86,9 @@ def add_parser(subparsers: Any) -> None:
         metavar="S",
         help="how much later than it should the service may look at its clock (default: 0.5)",
     )
-    callers = parser.add_argument_group("where heartbeats are not recorded")
+    callers = parser.add_argument_group(
+        "where heartbeats are not recorded, and timing is searched for"
+    )
     callers.add_argument(
         "--suspicions",
         choices=SUSPICIONS,
@@ -106,7 +108,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="SECONDS",
         help="give up the search after so long (default: %(default)g)",
     )
-    parser.add_argument(
+    callers.add_argument(
         "--steps-max", type=positive_int, metavar="N", help="give up the search after so many steps"
     )
     parser.add_argument(
