@@ -13,7 +13,6 @@ from jax_bridge.explain.causes import Cause, Confidence, Evidence, named
 from jax_bridge.explain.classes import FailureClass
 from jax_bridge.explain.job_logs import (
     EVIDENCE_MAX,
-    FINISHED,
     NOT_LET_IN,
     JobLogs,
     a_few,
@@ -21,7 +20,7 @@ from jax_bridge.explain.job_logs import (
     is_late_restart,
     processes_of,
 )
-from jax_bridge.explain.logs import ProcessLog, Sighting
+from jax_bridge.explain.logs import FINISHED, ProcessLog, Sighting
 from jax_bridge.explain.messages import by_name, numbers_in
 
 _SAME_MOMENT_S = 0.5

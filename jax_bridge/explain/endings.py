@@ -29,6 +29,8 @@ class Way(Enum):
     """By a signal that it did not send itself."""
     TOLD_TO_END = "told to end"
     """By SIGTERM."""
+    INTERRUPTED = "interrupted"
+    """By Ctrl-C or SIGINT, which Python makes an exception of."""
     ENDED_ITSELF = "ended itself"
     """jaxlib's client ended it."""
     RAISED = "raised"
@@ -36,6 +38,9 @@ class Way(Enum):
     FAILED = "failed"
     """With an exit code."""
     UNTOLD = "untold"
+
+
+_BY_SIGNAL = {"SIGTERM": Way.TOLD_TO_END, "SIGINT": Way.INTERRUPTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,8 @@ class Ending:
     def of(cls, cause: str) -> Ending:
         """What the cause of a crash says; one that is not known is quoted as it is."""
         if found := _RAISED.match(cause):
-            return cls(Way.RAISED, found["words"])
+            interrupted = found["words"].startswith("KeyboardInterrupt")
+            return cls(Way.INTERRUPTED if interrupted else Way.RAISED, found["words"])
         if found := _BY_CLIENT.match(cause):
             return cls(Way.ENDED_ITSELF, found["words"] or "")
         if found := _KILLED.match(cause):
@@ -64,7 +70,7 @@ class Ending:
         if found := _SIGNAL.match(cause):
             if found["name"] == "SIGABRT":
                 return cls(Way.ENDED_ITSELF, found["words"] or "")
-            return cls(Way.TOLD_TO_END if found["name"] == "SIGTERM" else Way.KILLED, cause)
+            return cls(_BY_SIGNAL.get(found["name"], Way.KILLED), cause)
         return cls(Way.UNTOLD, cause or "cause unknown")
 
     @property
@@ -85,6 +91,7 @@ class Ending:
             return f"raised {quoted(self.words)}"
         verb = {
             Way.TOLD_TO_END: "was told to end",
+            Way.INTERRUPTED: "was interrupted",
             Way.FAILED: "ended with an error",
             Way.ENDED_ITSELF: "ended itself",
         }.get(self.way, "was killed")

@@ -7,32 +7,24 @@ time, the thread and the place in the source; it goes on over lines that begin w
     2
     The tasks have crashed. ...
 
-A traceback of Python ends with the line that names the exception; a chain of them is one entry. The
-threads of C++ may print messages while it is written: it goes on behind them.
+A traceback of Python ends with the line that names the exception; a chain of them is one entry, and each
+exception that a group gathers is one. The threads of C++ may print messages while it is written: it goes
+on behind them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from jax_bridge.explain.prefixes import HEADER, TRACEBACK, dated, seconds_of, unprefixed
+from jax_bridge.explain.prefixes import HEADER, dated, seconds_of, unprefixed
+from jax_bridge.explain.tracebacks import Traceback, is_bad_syntax, shows_source
 
 TEXT_LINES_MAX = 60
-"""Of a longer entry, the rest is read as lines of their own."""
+"""Of a longer message, the rest is read as lines of their own."""
 
-_CHAINED = re.compile(
-    r"During handling of the above exception|The above exception was the direct cause"
-)
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?::|$)")
-_GOES_ON = re.compile(
-    r'\s+File ".*", line \d+|(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*(?::|$)'
-    r"|\w*(?:Error|Exception|Exit|Interrupt|Warning)(?::|$)"
-)
-"""What stands in a traceback alone, and in no message."""
-_FRAME = re.compile(r'\s+File "(.*)", line (\d+)')
-_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|runpy\.py|jax_bridge)|<frozen ")
+_SOURCE_LINES_MAX = 3
+"""Of a file that is no Python: where, the line, and a mark under it."""
 
 
 @dataclass(slots=True)
@@ -91,18 +83,38 @@ def entries(
 class _Assembler:
     def __init__(self, label: str) -> None:
         self._label = label
-        self._entry: Entry | None = None
-        self._torn: Entry | None = None  # A traceback in whose middle something else was printed.
-        self._in_frames = False
-        self._is_chained = False
+        self._message: Entry | None = None
+        self._traceback: Traceback | None = None
+        self._torn: Traceback | None = None  # One in whose middle something else was printed.
+        self._source: list[tuple[int, str, float | None]] = []  # What may be said of bad syntax.
 
     def feed(self, number: int, text: str, time_s: float | None) -> Iterator[Entry]:
         """Takes a line; yields what it completes."""
+        if self._source:
+            if is_bad_syntax(text):
+                yield from self._bad_syntax(number, text)
+                return
+            if text[:1].isspace() and len(self._source) < _SOURCE_LINES_MAX:
+                self._source.append((number, text, time_s))
+                return
+            yield from self._source_off()
+        is_inside = self._torn or (self._traceback and self._traceback.is_open)
+        if not is_inside and shows_source(text):
+            self._source.append((number, text, time_s))
+        else:
+            yield from self._feed(number, text, time_s)
+
+    def finish(self) -> Iterator[Entry]:
+        """Yields what is not complete yet."""
+        yield from self._source_off()
+        yield from self._finish()
+
+    def _feed(self, number: int, text: str, time_s: float | None) -> Iterator[Entry]:
         if text[:1] in "IWEF" and (header := HEADER.match(text)):
-            if self._in_frames:
-                self._torn, self._entry = self._entry, None
+            if self._traceback is not None and self._traceback.is_open:
+                self._torn, self._traceback = self._traceback, None
             yield from self._finish_entry()
-            self._entry = Entry(
+            self._message = Entry(
                 "message",
                 number,
                 seconds_of(header.groups()[1:6], header[7]),
@@ -112,62 +124,66 @@ class _Assembler:
                 label=self._label,
             )
             return
-        if text.startswith(TRACEBACK):
-            if not (self._is_chained and self._entry is not None):
-                yield from self.finish()
-                self._entry = Entry("traceback", number, time_s, texts=[text], label=self._label)
-            self._in_frames, self._is_chained = True, False
-            return
-        if self._torn is not None and _GOES_ON.match(text):
+        if self._torn is not None and self._torn.goes_on_with(text):
             yield from self._finish_entry()
-            self._entry, self._torn, self._in_frames = self._torn, None, True
-        entry = self._entry
-        if entry is None:
-            yield self._plain(number, text, time_s)
-        elif entry.kind == "traceback":
-            if self._trace(entry, number, text):
-                yield from self._finish_entry()
-                yield self._plain(number, text, time_s)
-        elif len(entry.texts) < TEXT_LINES_MAX:
-            entry.texts.append(text)
+            self._traceback, self._torn = self._torn, None
+        if self._traceback is not None:
+            if self._traceback.feed(number, text):
+                return
+            yield from self._finish_entry()
+        if Traceback.begins(text):
+            yield from self._finish()
+            self._traceback = Traceback(number, text, time_s)
+        elif self._message is not None and len(self._message.texts) < TEXT_LINES_MAX:
+            self._message.texts.append(text)
         else:
             yield from self._finish_entry()
             yield self._plain(number, text, time_s)
 
-    def finish(self) -> Iterator[Entry]:
-        """Yields what is not complete yet."""
+    def _finish(self) -> Iterator[Entry]:
         yield from self._finish_entry()
-        self._entry, self._torn = self._torn, None
+        self._traceback, self._torn = self._torn, None
         yield from self._finish_entry()
 
     def _finish_entry(self) -> Iterator[Entry]:
-        entry, self._entry = self._entry, None
-        self._in_frames = self._is_chained = False
-        if entry is not None:
-            entry.texts = [text for text in entry.texts if text.strip()] or [""]
-            yield entry
+        message, self._message = self._message, None
+        if message is not None:
+            message.texts = _told(message.texts)
+            yield message
+        traceback, self._traceback = self._traceback, None
+        if traceback is not None:
+            for raised in traceback.raised():
+                yield Entry(
+                    "traceback",
+                    raised.line,
+                    traceback.time_s,
+                    texts=_told(raised.texts),
+                    exception=raised.exception,
+                    exception_line=raised.exception_line,
+                    frame=raised.frame,
+                    label=self._label,
+                )
+
+    def _bad_syntax(self, number: int, text: str) -> Iterator[Entry]:
+        yield from self._finish()
+        (first, where, time_s), *others = self._source
+        self._source = []
+        self._traceback = Traceback(first, where, time_s)
+        for other, told, _ in others:
+            self._traceback.feed(other, told)
+        self._traceback.feed(number, text)
+
+    def _source_off(self) -> Iterator[Entry]:
+        source, self._source = self._source, []
+        for number, text, time_s in source:
+            yield from self._feed(number, text, time_s)
 
     def _plain(self, number: int, text: str, time_s: float | None) -> Entry:
         if time_s is None and text[:1] in "[12":
             time_s = dated(text)
         return Entry("line", number, time_s, texts=[text], label=self._label)
 
-    def _trace(self, entry: Entry, number: int, text: str) -> bool:
-        """Adds a line to a traceback; whether it belongs to something else."""
-        if self._in_frames:
-            if frame := _FRAME.match(text):
-                if not _LIBRARY.search(frame[1]):
-                    entry.frame = f"{frame[1]}:{frame[2]}"
-            elif not text[:1].isspace() and _EXCEPTION.match(text):
-                entry.exception, entry.exception_line = text, number
-                entry.texts.append(text)
-                self._in_frames = False
-            return False
-        if _CHAINED.match(text):
-            self._is_chained = True
-        if len(entry.texts) >= TEXT_LINES_MAX:
-            return True
-        entry.texts.append(text)
-        if text.strip() and not self._is_chained:
-            entry.exception += "\n" + text
-        return False
+
+def _told(texts: list[str]) -> list[str]:
+    """Those with anything in them; at least one."""
+    return [text for text in texts if text.strip()] or [""]

@@ -141,7 +141,7 @@ def explain(
     logs = with_streams_joined(material.logs)
     causes = causes_in_logs(logs, processes or _size_of(material.histories))
     for history in material.histories:
-        causes += causes_in_history(history, stuck_after_s)
+        causes += causes_in_history(history, stuck_after_s, processes)
     ranked = _ranked(causes or list(_cannot_tell(material)))
     return Explanation(
         ranked,
@@ -253,7 +253,7 @@ def _files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
 
 def _size_of(histories: list[HistoryFacts]) -> int | None:
-    sizes = {len(history.header.participants) for history in histories}
+    sizes = {history.size for history in histories} - {None}
     return sizes.pop() if len(sizes) == 1 else None
 
 

@@ -69,6 +69,7 @@ class Life:
         when and where that ended.
       raised: The line and the text of a block whose body raised.
       calls: How often it called the service.
+      asked_line: The line of its first call to register; 0 if there is none.
       is_leaving: Whether it has asked to leave.
       left_out: The time and the line of the first answer that does not count it among the live
         processes, of those after the last that does.
@@ -92,6 +93,7 @@ class Life:
     gap_line: int = 0
     raised: tuple[int, str] | None = None
     calls: int = 0
+    asked_line: int = 0
     is_leaving: bool = False
     left_out: tuple[int, int] | None = None
     is_ended_by_itself: bool = False
@@ -157,6 +159,20 @@ class HistoryFacts:
     def counts_from_its_beginning(self) -> bool:
         """Whether the zero of its times is the beginning of the run, and not a clock's own."""
         return self.header.clock == "virtual" or ZERO in self.header.details
+
+    @property
+    def size(self) -> int | None:
+        """How many processes the job has; None if the header names only who was seen so far.
+
+        A tap that was not told writes there who registers or is in an answer, and process 0. All have
+        been seen when the first is let in, but until then nobody knows of the others.
+        """
+        participants = set(self.header.participants)
+        asked = {life.process for life in self.lives.values() if life.asked_line}
+        is_told = self.header.details.get("observer") != "tap" or participants - asked - {0}
+        if is_told or any(life.started_ns is not None for life in self.lives.values()):
+            return len(participants)
+        return None
 
     def at(self, time_ns: int) -> str:
         """A time as people say it: since the beginning of the run, or else since the first event."""
@@ -326,6 +342,8 @@ def _complain(facts: HistoryFacts, life: Life, line: int, text: str) -> None:
 def _invoked(facts: HistoryFacts, life: Life, event: Invoke, line: int) -> None:
     life.calls += 1
     life.is_leaving |= event.operation == SHUTDOWN
+    if event.operation == REGISTER and not life.asked_line:
+        life.asked_line = line
     if event.operation == HEARTBEAT:
         if life.last_beat_ns is not None and event.time_ns - life.last_beat_ns > life.gap_ns:
             life.gap_ns = event.time_ns - life.last_beat_ns

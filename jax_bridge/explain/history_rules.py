@@ -13,7 +13,6 @@ from jax_bridge.explain.endings import Ending, Way
 from jax_bridge.explain.histories import (
     MERGED,
     NS_PER_S,
-    REGISTER,
     SHUTDOWN,
     Complaint,
     HistoryFacts,
@@ -55,6 +54,11 @@ _KINDS_OF_CRASH = {
         FailureClass.PREEMPTION,
         "run the job again from its checkpoint",
     ),
+    Way.INTERRUPTED: (
+        "interrupted",
+        FailureClass.UNKNOWN,
+        "see who sent the signal; if the job hung before, see what the processes were doing",
+    ),
     Way.RAISED: ("program-raised", FailureClass.USER_ERROR, "mend the program"),
     Way.FAILED: (
         "program-raised",
@@ -65,20 +69,24 @@ _KINDS_OF_CRASH = {
 """The name of a cause, its class and its remedy, by the way in which a process ended."""
 
 
-def causes_in_history(facts: HistoryFacts, stuck_after_s: float) -> list[Cause]:
+def causes_in_history(
+    facts: HistoryFacts, stuck_after_s: float, processes: int | None = None
+) -> list[Cause]:
     """What a history shows, in no order.
 
     Args:
       facts: The history.
       stuck_after_s: Calls that have waited for so long at its end are stuck.
+      processes: How many processes the job has, if somebody said so; else the history may tell.
     """
-    found = [*_crashes(facts), *_never_registered(facts), *_stalls(facts), *_strangers(facts)]
+    size = processes or facts.size
+    found = [*_crashes(facts), *_never_registered(facts, size), *_stalls(facts), *_strangers(facts)]
     found += _left_out(facts)
     found += _recordings_that_stop(facts)
     found += _nobody_connected(facts)
     found += _stuck(facts, round(stuck_after_s * NS_PER_S))
     found += _raised(facts)
-    found += _errors_of_calls(facts)
+    found += _errors_of_calls(facts, size)
     return found
 
 
@@ -230,29 +238,50 @@ def _was_at_work(facts: HistoryFacts, life: Life) -> bool:
     )
 
 
-def _never_registered(facts: HistoryFacts) -> Iterator[Cause]:
-    """Nobody was registered, and some waited for it."""
-    if any(life.started_ns is not None for life in facts.lives.values()):
+def _never_registered(facts: HistoryFacts, size: int | None) -> Iterator[Cause]:
+    """Nobody was let in, as a service waits for all."""
+    lives = facts.lives.values()
+    if facts.is_cut or any(life.started_ns is not None for life in lives):
         return
-    asked = {life.process for life in facts.lives.values()}
-    missing = tuple(p for p in facts.header.participants if p not in asked)
-    if not asked or not missing:
+    seen = {life.process for life in lives}
+    asked = tuple(sorted({life.process for life in lives if life.asked_line}))
+    expected = set(facts.header.participants if size is None else range(size))
+    missing = tuple(sorted(expected - seen))
+    never_seen = f"{agreeing(missing, 'was', 'were')} never seen"
+    name, confidence, rank = "never-seen", Confidence.LOW, 55
+    remedy = "see whether they were started, and whether they reach the address"
+    if size is not None and seen and missing:
+        # In a recording from inside, a process that has not connected leaves its end at most.
+        sentence = f"{len(expected & seen)} of {size} registered; {never_seen}"
+        is_of_service = facts.header.source == "server"
+        confidence, rank = (Confidence.HIGH if is_of_service else Confidence.MEDIUM), 75
+    elif not asked:
         return
-    waiting = [call for call in facts.open_calls.values() if call.invoke.operation == REGISTER]
-    registered = f"{len(asked)} of {len(facts.header.participants)} registered"
+    elif size is None:
+        others = f"{never_seen}, and " if missing else ""
+        sentence = (
+            f"{named(asked)} asked to register and {'was' if len(asked) == 1 else 'were'} never let in; "
+            f"{others}how many there should be is not known"
+        )
+        remedy = f"say how many there are with --processes; {remedy}"
+    else:
+        name = "never-let-in"
+        sentence = f"{named(asked)}, all there are, asked to register, and nobody was let in"
+        remedy = "look at the log of the service: it did not answer, or had failed before"
     yield Cause(
-        name="never-seen",
-        sentence=f"{registered}; {agreeing(missing, 'was', 'were')} never seen",
+        name=name,
+        sentence=sentence,
         failure_class=FailureClass.INFRASTRUCTURE,
-        confidence=Confidence.HIGH if facts.header.source == "server" else Confidence.MEDIUM,
-        rank=75,
+        confidence=confidence,
+        rank=rank,
         processes=missing,
         evidence=tuple(
-            facts.evidence(call.line, f"process {call.invoke.process} waits for registration")
-            for call in waiting[:3]
-        )
-        or (facts.evidence(1, registered),),
-        remedy="see whether they were started, and whether they reach the address",
+            facts.evidence(life.asked_line, f"process {life.process} asks to register")
+            for life in lives
+            if life.asked_line
+        )[:3]
+        or (facts.evidence(1, sentence),),
+        remedy=remedy,
     )
 
 
@@ -463,7 +492,7 @@ def _raised(facts: HistoryFacts) -> Iterator[Cause]:
         )
 
 
-def _errors_of_calls(facts: HistoryFacts) -> Iterator[Cause]:
+def _errors_of_calls(facts: HistoryFacts, size: int | None) -> Iterator[Cause]:
     """Errors that calls ended with, read as a log is; programs may have expected them."""
     fine = {life.process for life in facts.lives.values() if life.end == "leave"}
     complaints = [one for one in facts.kept_complaints() if one.process not in fine]
@@ -478,10 +507,10 @@ def _errors_of_calls(facts: HistoryFacts) -> Iterator[Cause]:
         log = logs.setdefault(process, ProcessLog(facts.path, process))
         log.sightings.append(sighting)
         log.counts[sighting.message.name] = log.counts.get(sighting.message.name, 0) + 1
-    for cause in causes_in_logs(last.values(), len(facts.header.participants)):
+    for cause in causes_in_logs(last.values(), size):
         if cause.name not in _DEATHS:
             yield replace(cause, rank=min(cause.rank, 79))
-    for cause in causes_in_logs(borne.values(), len(facts.header.participants)):
+    for cause in causes_in_logs(borne.values(), size):
         if cause.name not in _DEATHS:
             yield replace(
                 cause,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -11,11 +10,6 @@ from jax_bridge.explain.logs import ProcessLog, Raised, Sighting
 from jax_bridge.explain.messages import numbers_in
 
 EVIDENCE_MAX = 3
-
-FINISHED = re.compile(
-    r"\b(?:finish(?:ed)?|done|complete(?:d)?|end(?:ed)? of training|success(?:ful)?(?:ly)?)\b",
-    re.IGNORECASE,
-)
 
 NOT_LET_IN = ("no-registration", "still-in-error")
 """What a start of a process prints that comes when the job has failed."""

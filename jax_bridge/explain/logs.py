@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +17,24 @@ from jax_bridge.explain.naming import is_service, process_in_label, process_of, 
 _KEPT = 3
 """First sightings of a kind that are kept; of later ones, the last."""
 
+FINISHED = re.compile(
+    r"\b(?:finish(?:ed)?|done|complete(?:d)?|end(?:ed)? of training|success(?:ful)?(?:ly)?)\b",
+    re.IGNORECASE,
+)
+
 _WENT_ON_LINES = 5
 """A program that prints more lines after an exception has not ended with it."""
+
+_NOT_DONE = re.compile(
+    r"\b(?:not|never|cannot|un\w+|fail\w*|errors?|before|until|if)\b|n't", re.IGNORECASE
+)
+_OF_LOGGER = re.compile(
+    r"\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b"
+)
+"""How a line of a program's own log begins; no text of an exception does."""
+
+_LOOKED_BACK_LINES = 40
+_NUMBER = re.compile(r"[-+]?\d[\w.,:+%/-]*")
 
 _SERVICE_BEGINS = "Initializing CoordinationService"
 
@@ -57,6 +75,7 @@ class Raised:
       frame: The innermost place in the program's own files, `FILE:LINE`, or empty.
       known: The known messages in it.
       lines_after: Lines that the program printed afterwards.
+      is_done_after: Whether the last of them says that the work is done.
     """
 
     text: str
@@ -65,6 +84,7 @@ class Raised:
     frame: str
     known: tuple[KnownMessage, ...]
     lines_after: int = 0
+    is_done_after: bool = False
 
     @property
     def is_origin(self) -> bool:
@@ -73,8 +93,8 @@ class Raised:
 
     @property
     def went_on(self) -> bool:
-        """Whether the program printed more than the end of it, so that it has not ended with this."""
-        return self.lines_after > _WENT_ON_LINES
+        """Whether what the program printed afterwards shows that it has not ended with this."""
+        return self.lines_after > _WENT_ON_LINES or self.is_done_after
 
 
 @dataclass(slots=True)
@@ -93,6 +113,7 @@ class ProcessLog:
       last: The last line that is no message of the C++ libraries.
       last_message: The last that is one: its line, and its text.
       services: How many services of jaxlib began in it, one after the other.
+      lately: The last lines of the program, which show the form of what it prints.
     """
 
     path: Path
@@ -109,6 +130,7 @@ class ProcessLog:
     last: Evidence | None = None
     last_message: tuple[int, str] | None = None
     services: int = 0
+    lately: deque[str] = field(default_factory=lambda: deque(maxlen=_LOOKED_BACK_LINES))
 
     @property
     def fatal(self) -> tuple[Sighting, ...]:
@@ -286,15 +308,49 @@ def _take(log: ProcessLog, entry: Entry) -> None:
         _keep(log, entry, text, one)
     if entry.kind == "traceback":
         _keep_raised(log, entry)
+        _went_on_with(log, entry.exception.split("\n")[1:])
     elif entry.kind == "message":
         log.last_message = (entry.line, entry.texts[0][:QUOTE_MAX])
         log.services += _SERVICE_BEGINS in entry.texts[0]
         if not found and entry.severity in "EF" and len(log.errors) < _KEPT:
             log.errors.append(_evidence(log, entry.line, entry.texts[0]))
-    elif entry.texts[0].strip():
-        log.last = _evidence(log, entry.line, entry.texts[0])
-        for raised in log.raised:
-            raised.lines_after += 1
+        _went_on_with(log, entry.texts[1:])
+    elif text.strip():
+        log.last = _evidence(log, entry.line, text)
+        log.lately.append(text)
+        _printed_after(log, 1, text)
+
+
+def _went_on_with(log: ProcessLog, texts: list[str]) -> None:
+    """Counts lines of the program among those that stand behind a message or an exception.
+
+    They look like more of its text; but what has the form of a line of the program's log, or of what it
+    printed before, is none, nor are the lines behind that one.
+    """
+    if not (log.raised and texts):
+        return
+    forms = {_form(line) for line in log.lately} - {None}
+    own = [bool(_OF_LOGGER.match(line)) or _form(line) in forms for line in texts]
+    if any(own):
+        _printed_after(log, len(own) - own.index(True), texts[-1])
+    elif _says_done(texts[-1]):
+        _printed_after(log, 1, texts[-1])
+
+
+def _printed_after(log: ProcessLog, lines: int, last: str) -> None:
+    for raised in log.raised:
+        raised.lines_after += lines
+        raised.is_done_after = _says_done(last)
+
+
+def _says_done(text: str) -> bool:
+    return FINISHED.search(text) is not None and _NOT_DONE.search(text) is None
+
+
+def _form(text: str) -> str | None:
+    """A line without its numbers; None if it is nothing else."""
+    form = _NUMBER.sub("#", text)
+    return form if any(character.isalpha() for character in form) else None
 
 
 def _keep(log: ProcessLog, entry: Entry, text: str, found: Found) -> None:

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from jax_bridge.explain.causes import Cause, Confidence, agreeing, named
 from jax_bridge.explain.classes import FailureClass
 from jax_bridge.explain.job_logs import (
-    FINISHED,
     JobLogs,
     a_few,
     is_late_restart,
     last_lines,
     processes_of,
 )
-from jax_bridge.explain.logs import Sighting
+from jax_bridge.explain.logs import FINISHED, Sighting
 from jax_bridge.explain.messages import by_name, numbers_in
 
 _PART_OF_WORK = re.compile(r"\b(?:step|epoch|iteration|batch|round|checkpoint)\b", re.IGNORECASE)

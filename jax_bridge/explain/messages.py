@@ -486,6 +486,23 @@ KNOWN_MESSAGES = (
         "ask for more time, and run it again from its checkpoint",
         recorded=False,
     ),
+    _row(
+        "program-not-started",
+        (
+            "can't open file",
+            "can't find '__main__' module",
+            "finding module specification",
+            ": No module named",
+            "Non-UTF-8 code",
+        ),
+        r"\bpython[\w.]*: (?:can't open file '|can't find '__main__' module in |No module named "
+        r"|Error while finding module specification for )|^SyntaxError: Non-UTF-8 code starting with",
+        Role.ORIGIN,
+        USER,
+        "Python could not start the program: it is not where the command says, or cannot be read",
+        "compare the command with what is on that machine (working directory, mounts, PYTHONPATH)",
+        recorded=False,
+    ),
     # --- use of jax.distributed --------------------------------------------------------------------
     _row(
         "initialized-twice",

@@ -100,10 +100,12 @@ def exceptions(job: JobLogs) -> Iterator[Cause]:
     for text, all_raised in by_text.items():
         processes = processes_of(all_raised)
         went_on = all(raised.went_on for raised in all_raised)
-        interrupted = text.startswith("KeyboardInterrupt")
+        may_go_on = all(raised.lines_after for raised in all_raised)
         details = []
         if went_on:
             details.append("the program went on afterwards, so that this may be no cause")
+        elif may_go_on:
+            details.append("the program printed more afterwards, so that it may have borne this")
         first_out = {
             int(s.fields["first"]) for s in job.seen("shutdown-timeout") if "first" in s.fields
         }
@@ -112,17 +114,41 @@ def exceptions(job: JobLogs) -> Iterator[Cause]:
                 f"{agreeing(processes, 'waited', 'waited')} in the exit barrier then, as JAX does; to "
                 "the others that looked like a hang until the shutdown time-out"
             )
+        if text.startswith("KeyboardInterrupt"):
+            yield _interrupted(all_raised, tuple(details))
+            continue
         yield Cause(
-            name="interrupted" if interrupted else "program-raised",
+            name="program-raised",
             sentence=f"{named(processes)} raised {text}{_place(all_raised)}",
             failure_class=FailureClass.USER_ERROR,
-            confidence=Confidence.LOW if went_on or interrupted else Confidence.HIGH,
-            rank=30 if went_on or interrupted else 80,
+            confidence=Confidence.LOW
+            if went_on
+            else Confidence.MEDIUM
+            if may_go_on
+            else Confidence.HIGH,
+            rank=30 if went_on else 80,
             processes=processes,
             evidence=a_few(raised.evidence for raised in all_raised),
             remedy="mend the program; python -u shows what it printed before",
             details=tuple(details),
         )
+
+
+def _interrupted(all_raised: list[Raised], details: tuple[str, ...]) -> Cause:
+    """Somebody ended the program, which may have been since something else had gone wrong."""
+    processes = processes_of(all_raised)
+    return Cause(
+        name="interrupted",
+        sentence=f"{agreeing(processes, 'was', 'were')} interrupted (Ctrl-C, or SIGINT from a launcher "
+        f"or a scheduler){_place(all_raised)}; nothing tells why",
+        failure_class=FailureClass.UNKNOWN,
+        confidence=Confidence.LOW,
+        rank=30,
+        processes=processes,
+        evidence=a_few(raised.evidence for raised in all_raised),
+        remedy="see who sent the signal; if the job hung before, see what the processes were doing",
+        details=details,
+    )
 
 
 def _place(all_raised: list[Raised]) -> str:

@@ -31,6 +31,9 @@ HEADER = re.compile(
 
 TRACEBACK = "Traceback (most recent call last):"
 
+GROUP = f"Exception Group {TRACEBACK}"
+"""The header of the traceback of a group of exceptions; a margin stands before it."""
+
 ANY_YEAR = 2000
 """Messages do not tell the year; a leap year knows all days."""
 
@@ -54,7 +57,11 @@ _SHARE = 0.9
 _LOOKED_AT = 40
 _LEARNT_MAX = 64
 _PREFIX_MAX = 200
-_FRAME = re.compile(r'\s+File ".*", line \d+')
+_OUTERMOST = f"  + {GROUP}"
+_FRAME = re.compile(r'(?:  \|)?\s+File ".*", line \d+')
+_SOURCE = re.compile(r'  File "[^"]+", line \d+$')
+"""Where a file is no Python, which needs no traceback."""
+_SOURCE_LINE = re.compile(r" {4}\S")
 _BEHIND = re.compile(HEADER.pattern.removesuffix("(.*)"))
 
 
@@ -167,7 +174,9 @@ class _Learnt:
         found = form.match(following)
         if found is None:
             return
-        if text.startswith(TRACEBACK, len(prefix)):
+        if _SOURCE.match(text, len(prefix)):
+            is_borne_out = _SOURCE_LINE.match(following, found.end()) is not None
+        elif text.startswith((TRACEBACK, _OUTERMOST), len(prefix)):
             is_borne_out = _FRAME.match(following, found.end()) is not None
         else:
             is_borne_out = _offset(following) == found.end() or (
@@ -201,9 +210,12 @@ class _Learnt:
 
 def _offset(text: str) -> int:
     """Where a message or a traceback begins in a line; 0 if there is none behind a prefix."""
-    offset = text.find(TRACEBACK, 1, _PREFIX_MAX + len(TRACEBACK))
-    if offset > 0 and text[offset:] == TRACEBACK:
-        return offset
+    if text.endswith(TRACEBACK):
+        first = _OUTERMOST if text.endswith(GROUP) else TRACEBACK
+        offset = len(text) - len(first)
+        return offset if text.endswith(first) and offset <= _PREFIX_MAX else 0
+    if '  File "' in text and (source := _SOURCE.search(text, 1, 2 * _PREFIX_MAX)):
+        return source.start()
     if "] " not in text:
         return 0
     found = _BEHIND.search(text, 0, 2 * _PREFIX_MAX)

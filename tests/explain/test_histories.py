@@ -93,6 +93,8 @@ def test_a_kill_is_told_from_those_who_end_themselves_for_it(tmp_path: Path) -> 
         ("exit code 1", "program-raised", FailureClass.USER_ERROR),
         ("signal SIGTERM", "preempted", FailureClass.PREEMPTION),
         ("signal SIGSEGV", "killed", FailureClass.INFRASTRUCTURE),
+        ("signal SIGINT", "interrupted", FailureClass.UNKNOWN),
+        ("the program raised KeyboardInterrupt: ", "interrupted", FailureClass.UNKNOWN),
         ("killed: SIGKILL at 5 s", "killed", FailureClass.INFRASTRUCTURE),
         ("killed", "killed", FailureClass.INFRASTRUCTURE),
         ("the program raised KeyError: 'w'", "program-raised", FailureClass.USER_ERROR),
@@ -219,6 +221,68 @@ def test_who_never_registered_is_named(tmp_path: Path) -> None:
         source="server",
     )
     assert first.sentence == "7 of 8 registered; process 3 was never seen"
+
+
+def registering(path: Path, header: tuple[int, ...], *asked: int) -> Path:
+    """A tap's history in which these asked to register, and got no answer."""
+    file = path / "run.jsonl"
+    details = {"observer": "tap"}
+    events = [invoke(process, 0.1 * process, process, "register") for process in asked]
+    History(Header(source="server", participants=header, details=details), events).save(file)
+    return file
+
+
+ONE_ASKED = (
+    "process 0 asked to register and was never let in; how many there should be is not known"
+)
+OTHER_ASKED = (
+    "process 1 asked to register and was never let in; process 0 was never seen, and how many there "
+    "should be is not known"
+)
+BOTH_ASKED = "processes 0 and 1 asked to register and were never let in; how many there should be"
+ALL_ASKED = "processes 0 and 1, all there are, asked to register, and nobody was let in"
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "missing", "sentence"),
+    [
+        ((0,), None, (), ONE_ASKED),
+        ((0,), 2, (1,), "1 of 2 registered; process 1 was never seen"),
+        ((1,), None, (0,), OTHER_ASKED),
+        ((0, 1), None, (), BOTH_ASKED),
+        ((0, 1), 2, (), ALL_ASKED),
+    ],
+)
+def test_a_tap_that_saw_nobody_let_in_tells_who_asked(
+    asked: tuple[int, ...],
+    told: int | None,
+    missing: tuple[int, ...],
+    sentence: str,
+    tmp_path: Path,
+) -> None:
+    seen = tuple(sorted({0, *asked}))
+    (cause,) = explain([registering(tmp_path, seen, *asked)], processes=told).causes
+    assert cause.sentence.startswith(sentence)
+    assert cause.processes == missing
+    assert cause.failure_class is FailureClass.INFRASTRUCTURE
+
+
+def test_a_tap_that_was_told_how_many_there_are_names_the_missing(tmp_path: Path) -> None:
+    (cause,) = explain([registering(tmp_path, (0, 1, 2), 0)]).causes
+    assert cause.sentence == "1 of 3 registered; processes 1 and 2 were never seen"
+
+
+def test_a_tap_that_saw_some_does_not_tell_a_log_that_they_are_all(tmp_path: Path) -> None:
+    registering(tmp_path, (0,), 0)
+    (tmp_path / "process-0-0.log").write_text(
+        "F1130 06:05:49.327543   31572 client.h:86] DEADLINE_EXCEEDED: Deadline Exceeded\n"
+        "RPC: /xla.coordination.CoordinationService/RegisterTask\n"
+    )
+    (cause,) = explain([tmp_path]).causes
+    assert (cause.name, cause.processes) == ("never-seen", ())
+    (cause,) = explain([tmp_path], processes=2).causes
+    assert (cause.name, cause.processes) == ("never-seen", (1,))
+    assert cause.sentence.startswith("1 of 2 registered")
 
 
 def test_alive_but_stuck_says_who_is_awaited_and_since_when(tmp_path: Path) -> None:
