@@ -8,11 +8,14 @@ not know); what they do could not be tried, as it takes GPUs. `docs/gpu.md` says
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
+
+from jax_bridge.errors import LaunchFailed
 
 PLATFORMS: Final = ("cpu", "gpu")
 
@@ -29,6 +32,8 @@ ABORT_COLLECTIVES: Final = "XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE"
 """Aborts the communicators of an incarnation that died; read by `jaxlib/xla_client.py`."""
 TFRT_CLIENT: Final = "XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT"
 """The GPU client that can do that; likewise."""
+VISIBLE_DEVICES: Final = "CUDA_VISIBLE_DEVICES"
+"""Read by CUDA, which then counts from 0 those that are named there."""
 LOCAL_DEVICES: Final = "JAX_LOCAL_DEVICE_IDS"
 """Read by `jax.distributed.initialize`, unless the script gives `local_device_ids` itself."""
 MEMORY_FRACTION: Final = "XLA_CLIENT_MEM_FRACTION"
@@ -78,12 +83,21 @@ def environment_for(
 
     Raises:
       ValueError: there is no such platform, or no device.
+      LaunchFailed: `CUDA_VISIBLE_DEVICES` of the caller shows fewer GPUs than that.
     """
     if platform == "cpu":
         return {"JAX_PLATFORMS": "cpu"}
     if platform != "gpu":
         raise ValueError(f"{platform!r} is not a platform; one of {', '.join(PLATFORMS)}")
-    mine, sharers = _share_of(process, processes, processes if devices is None else devices)
+    devices = processes if devices is None else devices
+    visible = _visible(inherited)
+    if visible is not None and len(visible) < devices:
+        raise LaunchFailed(
+            f"{devices} GPUs cannot be shared out: CUDA_VISIBLE_DEVICES="
+            f"{inherited[VISIBLE_DEVICES]!r} shows {len(visible)}; name more there, or say --devices N "
+            "of those that it shows"
+        )
+    mine, sharers = _share_of(process, processes, devices)
     environment = {
         # Work goes to the GPU unless a program asks for `jax.devices("cpu")`.
         "JAX_PLATFORMS": "cuda,cpu",
@@ -131,14 +145,25 @@ def count_gpus(
       folder: Where the driver lists them, one folder each.
     """
     there = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return there
-    named = [name.strip() for name in visible.split(",")]
+    visible = _visible(environment, there)
+    return there if visible is None else min(len(visible), there)
+
+
+def _visible(environment: Mapping[str, str], there: int | None = None) -> list[str] | None:
+    """The GPUs that `CUDA_VISIBLE_DEVICES` names; None if it is not set.
+
+    Args:
+      environment: Where it may be set.
+      there: How many GPUs there are, if that is known.
+    """
+    if VISIBLE_DEVICES not in environment:
+        return None
+
+    def is_valid(name: str) -> bool:
+        if name.isdecimal():
+            return there is None or int(name) < there
+        return name.startswith(("GPU-", "MIG-"))
+
     # CUDA ignores the first name that is none, and all after it; -1 and the like hide everything.
-    valid = 0
-    for name in named:
-        if not name or name.startswith("-") or (name.isdecimal() and int(name) >= there):
-            break
-        valid += 1
-    return min(valid, there)
+    names = (name.strip() for name in environment[VISIBLE_DEVICES].split(","))
+    return list(itertools.takewhile(is_valid, names))

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 FAULTY = 1
 """Exit code: an error was found, or the job hangs."""
 
+UNSEEN = "service"
+"""The check that a service answers, and tells how its job stands."""
+
+_PATIENCE_S = 20.0
+
 _ONLY_BEFORE = ("address", "bind", "processes", "process", "hosts", "script")
 """Options of the checks of a planned job."""
 
@@ -74,9 +79,8 @@ def add_parser(subparsers: Any) -> None:
     starting.add_argument(
         "--patience",
         type=positive_seconds,
-        default=20.0,
         metavar="SECONDS",
-        help="a stage that takes longer is a hang (default: %(default)g)",
+        help=f"with --watch: a stage that takes longer is a hang (default: {_PATIENCE_S:g})",
     )
     starting.add_argument(
         "--give-up", action="store_true", help="with --watch: end the program when it hangs"
@@ -114,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
 
         return watch(
             options.command,
-            patience_s=options.patience,
+            patience_s=_PATIENCE_S if options.patience is None else options.patience,
             timeout_s=options.timeout,
             give_up=options.give_up,
         )
@@ -136,6 +140,8 @@ def _refuse_what_would_be_ignored(options: argparse.Namespace) -> None:
         )
     if options.give_up and not options.watch:
         raise CommandError("--give-up ends a program that is run with --watch -- COMMAND")
+    if options.patience is not None and not options.watch:
+        raise CommandError("--patience is for a program that is run with --watch -- COMMAND")
     doing = "--watch" if options.watch else "--attach" if options.attach else None
     if doing is None:
         return
@@ -181,6 +187,7 @@ def _checks(options: argparse.Namespace) -> Iterator[Finding]:
         check_detection,
         check_proxies,
     )
+    from jax_bridge.doctor.flags import check_flags
     from jax_bridge.doctor.installation import (
         Installation,
         check_settings,
@@ -208,6 +215,7 @@ def _checks(options: argparse.Namespace) -> Iterator[Finding]:
     installation = Installation.found()
     yield from check_timeouts(installation)
     yield from check_settings(installation, environment)
+    yield from check_flags(environment)
     yield from check_accelerator_flags(environment)
     all_told = None not in {text, options.processes, options.process}
     yield from check_detection(environment, all_told=all_told)
@@ -223,7 +231,7 @@ def _checks(options: argparse.Namespace) -> Iterator[Finding]:
 
 def _address(text: str, options: argparse.Namespace) -> tuple[list[Finding], Address | None]:
     from jax_bridge.doctor import Finding, Level
-    from jax_bridge.doctor.addresses import check_host, check_port, parse_address
+    from jax_bridge.doctor.addresses import check_host, check_port, is_elsewhere, parse_address
     from jax_bridge.doctor.probe import Stage, probe
 
     address = parse_address(text)
@@ -233,7 +241,8 @@ def _address(text: str, options: argparse.Namespace) -> tuple[list[Finding], Add
     bind = options.bind or os.environ.get("JAX_COORDINATOR_BIND_ADDRESS")
     if options.process == 0:
         findings += check_port(address, bind)
-    elif options.process is not None and not any(f.level is Level.ERROR for f in findings):
+    reaches = options.process is not None and (options.process > 0 or is_elsewhere(bind))
+    if reaches and not any(f.level is Level.ERROR for f in findings):
         probed = probe(address, options.timeout)
         # Before the job starts nobody listens; that is no error, but silence is.
         refused = probed.stage is Stage.TCP and "does not reply" not in probed.sentence
@@ -278,7 +287,10 @@ def attach(address: Address, timeout_s: float) -> Iterator[Finding]:
     survey = survey_service(address.text, timeout_s)
     if isinstance(survey, str):
         yield Finding(
-            Level.ERROR, "service", f"{address.text}: {survey}", "is it the right address?"
+            Level.ERROR,
+            UNSEEN,
+            f"{address.text}: {survey}",
+            "is it the right address, and does the service answer who is not of its job?",
         )
         return
     yield from _surveyed(survey)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -22,19 +23,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
-from coord_sim.cli.doctor import FAULTY, attach
+from coord_sim.cli.doctor import FAULTY, UNSEEN, attach
 from coord_sim.cli.errors import CommandError
 from coord_sim.cli.terminal import plain
 from jax_bridge.doctor import Finding, Level
 from jax_bridge.doctor.addresses import Address, parse_address
+from jax_bridge.doctor.probe import Stage
 from jax_bridge.parent_death import end_with_parent
 
 _POLL_S = 0.1
 _END_S = 10.0
+_SILENCE_S = 0.5
+_LINE_MAX = 1 << 16
 _QUIET = ("2", "3")
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """What schedulers send. Ctrl-C ends the watching, and the program with it."""
+
+_OUT_OF_SIGHT = (Stage.TLS.value, UNSEEN)
+"""Checks that fail where a service answers, but not us: that says nothing about the program."""
 
 _CONNECTING = re.compile(rb"Connecting to JAX distributed service on (\S+)")
 _SERVING = re.compile(rb"Starting JAX distributed service on (\S+)")
@@ -106,13 +113,16 @@ def watch(command: Sequence[str], *, patience_s: float, timeout_s: float, give_u
     with _started(command, environment, is_leader=give_up) as program:
         assert program.stderr is not None
         progress = _Progress()
-        reader = threading.Thread(target=_read, args=(program.stderr, progress), daemon=True)
+        ended = threading.Event()
+        arguments = (program.stderr, progress, ended)
+        reader = threading.Thread(target=_read, args=arguments, daemon=True)
         reader.start()
         try:
             return _wait(program, progress, patience_s, timeout_s, give_up=give_up)
         finally:
             if program.poll() is None:
                 _end(program, with_group=give_up)
+            ended.set()
             reader.join(_END_S)
 
 
@@ -198,12 +208,17 @@ def _tell(stage: str, seconds: float, address: bytes, timeout_s: float) -> bool:
         _say(
             f"for {seconds:.0f} s the program asks to register at {address.decode(errors='replace')}"
         )
-        return _show(parsed, timeout_s) or True
-    if stage == "running" and isinstance(parsed, Address):
-        findings = [f for f in attach(parsed, timeout_s) if f.level is Level.ERROR]
-        for finding in findings:
+        for finding in _asked(parsed, timeout_s):
             _say_finding(finding)
-        return bool(findings)
+        return True
+    if stage == "running" and isinstance(parsed, Address):
+        findings = [f for f in _asked(parsed, timeout_s) if f.level is Level.ERROR]
+        for finding in findings:
+            if finding.check in _OUT_OF_SIGHT:
+                _say(f"how the program's job stands cannot be seen from here: {finding.sentence}")
+            else:
+                _say_finding(finding)
+        return any(finding.check not in _OUT_OF_SIGHT for finding in findings)
     if stage == "leaving":
         _say(
             f"for {seconds:.0f} s the program waits in the exit barrier for the others to leave; if it "
@@ -213,13 +228,16 @@ def _tell(stage: str, seconds: float, address: bytes, timeout_s: float) -> bool:
     return False
 
 
-def _show(parsed: Address | Finding | None, timeout_s: float) -> bool:
-    if isinstance(parsed, Address):
-        for finding in attach(parsed, timeout_s):
-            _say_finding(finding)
-    elif parsed is not None:
-        _say_finding(parsed)
-    return False
+def _asked(parsed: Address | Finding | None, timeout_s: float) -> list[Finding]:
+    """What the service says; that it cannot be asked from here does not end the program."""
+    if not isinstance(parsed, Address):
+        return [] if parsed is None else [parsed]
+    findings: list[Finding] = []
+    try:
+        findings.extend(attach(parsed, timeout_s))
+    except CommandError as error:
+        findings.append(Finding(Level.ERROR, UNSEEN, str(error)))
+    return findings
 
 
 def _say_finding(finding: Finding) -> None:
@@ -231,16 +249,40 @@ def _say(sentence: str) -> None:
         print(f"coordlab doctor: {plain(sentence)}", file=sys.stderr, flush=True)
 
 
-def _read(stream: IO[bytes], progress: _Progress) -> None:
+def _read(stream: IO[bytes], progress: _Progress, ended: threading.Event) -> None:
     """Passes standard error on, and reads it by the way.
 
-    If nobody takes it any more it is read all the same, as the program would wait at a full pipe.
+    If nobody takes it any more it is read all the same, as the program would wait at a full pipe. Once
+    the program has ended, children that it left behind may hold it open: then until they are silent.
     """
-    while line := stream.readline(1 << 16):
+    unfinished = b""
+    while _goes_on(stream, ended) and (data := os.read(stream.fileno(), _LINE_MAX)):
+        text = unfinished + data
+        end = text.rfind(b"\n") + 1
+        if len(text) - end > _LINE_MAX:
+            end = len(text)
+        _pass_on(text[:end], progress)
+        unfinished = text[end:]
+    _pass_on(unfinished, progress)
+
+
+def _goes_on(stream: IO[bytes], ended: threading.Event) -> bool:
+    """Waits for something to read, or the end of the stream; False if there is nothing to wait for."""
+    while True:
+        # Asked first: then all that the program wrote is there when we look.
+        has_ended = ended.is_set()
+        if select.select([stream], [], [], _SILENCE_S)[0]:
+            return True
+        if has_ended:
+            return False
+
+
+def _pass_on(text: bytes, progress: _Progress) -> None:
+    for line in text.split(b"\n"):
         progress.read(line)
-        with contextlib.suppress(OSError):
-            sys.stderr.buffer.write(line)
-            sys.stderr.buffer.flush()
+    with contextlib.suppress(OSError):
+        sys.stderr.buffer.write(text)
+        sys.stderr.buffer.flush()
 
 
 def _end(program: subprocess.Popen[bytes], *, with_group: bool) -> None:

@@ -26,7 +26,7 @@ class Address:
     Attributes:
       text: As it was given.
       host: Without brackets.
-      port: From 1 on.
+      port: From 1 on; 0, where one listens: any that is free.
     """
 
     text: str
@@ -34,7 +34,7 @@ class Address:
     port: int
 
 
-def parse_address(text: str) -> Address | Finding:
+def parse_address(text: str, *, least_port: int = 1) -> Address | Finding:
     """Takes an address apart, or says what is wrong with it."""
     host, colon, port = text.rpartition(":")
     if not colon or not host:
@@ -50,8 +50,10 @@ def parse_address(text: str) -> Address | Finding:
             "initialization_timeout and says only 'Deadline Exceeded'",
             f"write [{host}]:{port}, or [{text}]:PORT",
         )
-    if not (port.isascii() and port.isdigit()) or not 0 < int(port) <= _PORT_MAX:
-        return _malformed(text, f"its port must be a number from 1 to {_PORT_MAX}, found {port!r}")
+    if not (port.isascii() and port.isdigit()) or not least_port <= int(port) <= _PORT_MAX:
+        return _malformed(
+            text, f"its port must be a number from {least_port} to {_PORT_MAX}, found {port!r}"
+        )
     if host.startswith("["):
         try:
             ipaddress.IPv6Address(host[1:-1].partition("%")[0])
@@ -107,14 +109,20 @@ def _is_loopback(ip: str) -> bool:
     return ipaddress.ip_address(ip.partition("%")[0]).is_loopback
 
 
+def is_elsewhere(bind: str | None) -> bool:
+    """Whether the job's service is another than that of process 0, which idles at any free port."""
+    parsed = None if bind is None else parse_address(bind, least_port=0)
+    return isinstance(parsed, Address) and parsed.port == 0
+
+
 def check_port(address: Address, bind: str | None) -> Iterator[Finding]:
     """Checks, on the machine of process 0, whether the service can listen; it binds and lets go."""
     listen = f"[::]:{address.port}" if bind is None else bind
-    parsed = parse_address(listen)
+    parsed = parse_address(listen, least_port=0)
     if isinstance(parsed, Finding):
         yield Finding(Level.ERROR, "bind", f"the bind address is wrong: {listen!r}", parsed.remedy)
         return
-    if parsed.port != address.port:
+    if parsed.port not in {0, address.port}:
         yield Finding(
             Level.WARNING,
             "bind",
@@ -123,6 +131,13 @@ def check_port(address: Address, bind: str | None) -> Iterator[Finding]:
         )
     problem = _cannot_listen(parsed)
     if problem is None:
+        if parsed.port == 0:
+            sentence = (
+                f"with {listen} the service of process 0 idles at a free port; the job's is "
+                f"another one, at {address.text}"
+            )
+            yield Finding(Level.GOOD, "port", sentence)
+            return
         yield Finding(Level.GOOD, "port", f"{listen} is free: the service can listen there")
         low, high = _ephemeral_ports()
         if low <= parsed.port <= high:

@@ -78,12 +78,8 @@ class Installation:
 
     def reads(self, variable: str) -> bool:
         """Whether the name of a variable, or of the setting that it makes, occurs anywhere."""
-        return variable in self._python_words or self.libraries_hold(variable)
-
-    def libraries_hold(self, text: str) -> bool:
-        """Whether a text occurs in the shared libraries."""
-        wanted = text.encode()
-        return any(
+        wanted = variable.encode()
+        return variable in self._python_words or any(
             _holds(path, wanted)
             for folder in (self.jaxlib, self.jax)
             if folder is not None
@@ -162,7 +158,7 @@ def check_timeouts(installation: Installation) -> Iterator[Finding]:
 
 
 def check_settings(installation: Installation, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Looks for variables that nobody reads, and for flags that XLA does not know."""
+    """Looks for variables that nobody reads."""
     unread = [
         name
         for name in sorted(environment)
@@ -175,13 +171,3 @@ def check_settings(installation: Installation, environment: Mapping[str, str]) -
             f"{name} is set, and nothing in the installed jax and jaxlib reads it",
             "pass the setting as an argument of jax.distributed.initialize()",
         )
-    for flag in environment.get("XLA_FLAGS", "").split():
-        name = flag.lstrip("-").partition("=")[0]
-        if flag.startswith("--") and not installation.libraries_hold(name):
-            yield Finding(
-                Level.ERROR,
-                "flags",
-                f"XLA_FLAGS has {name}, which does not occur in the installed jaxlib; unknown flags end "
-                "the program",
-                "remove it",
-            )

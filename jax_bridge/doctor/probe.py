@@ -1,4 +1,4 @@
-"""How far a connection to an address comes: the name, TCP, HTTP/2.
+"""How far a connection to an address comes: the name, TCP, TLS (which is not gone into), HTTP/2.
 
 Everything is asked by plain sockets, as one process of the job would: what answers is told apart from
 what does not. What does not answer so is asked once more, whether it wants TLS.
@@ -26,6 +26,7 @@ class Stage(Enum):
 
     NAME = "name"
     TCP = "tcp"
+    TLS = "tls"
     HTTP2 = "http2"
     SERVICE = "service"
 
@@ -128,7 +129,7 @@ def _wants_tls(ip: str, address: Address, timeout_s: float) -> Probed | None:
     if not asyncio.run(speaks_tls(f"{ip}:{address.port}", timeout_s)):
         return None
     return Probed(
-        Stage.HTTP2,
+        Stage.TLS,
         f"{ip} port {address.port} speaks TLS, so a process without certificates gets no answer there; "
         "what is behind it can't be seen from here",
         "see that every process has its certificate, key and CA (jax_mtls_cert_file and its like, from "

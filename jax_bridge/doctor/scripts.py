@@ -55,18 +55,19 @@ def check_script(path: str) -> Iterator[Finding]:
     """Checks one program.
 
     Raises:
-      ScriptError: it is no Python.
+      ScriptError: it is no Python, or too deep.
       OSError: it cannot be read.
     """
+    source = Path(path).read_bytes()
+    visitor = _Visitor()
     try:
-        source = Path(path).read_bytes()
-        tree = ast.parse(source, filename=path)
-    except (SyntaxError, ValueError, RecursionError) as error:
+        visitor.visit(ast.parse(source, filename=path))
+    except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         place = f"{path}:{line}" if line else path
         raise ScriptError(f"{place}: not a Python program: {error}") from None
-    visitor = _Visitor()
-    visitor.visit(tree)
+    except (MemoryError, RecursionError):  # Python's parser says either; it has limits of its own.
+        raise ScriptError(f"{path}: cannot be looked through: it is nested too deeply") from None
     yield from _findings(path, visitor)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jax_bridge.errors import LaunchFailed
 from jax_bridge.platforms import GPU_FLAGS, count_gpus, environment_for, is_cancellation
 
 
@@ -76,6 +77,40 @@ def test_an_unknown_platform_and_no_gpu_are_refused() -> None:
         environment_for("tpu", process=0, processes=1)
     with pytest.raises(ValueError, match="no GPU"):
         environment_for("gpu", process=0, processes=1, devices=0)
+
+
+@pytest.mark.parametrize("devices", [1, 3, None])
+@pytest.mark.parametrize("visible", ["", "-1", "NoDevFiles", "3,-1,5", "3, 5"])
+def test_gpus_that_cuda_does_not_show_are_not_shared_out(visible: str, devices: int | None) -> None:
+    shown = {"3,-1,5": 1, "3, 5": 2}.get(visible, 0)
+    inherited = {"CUDA_VISIBLE_DEVICES": visible}
+
+    def share() -> str:
+        environment = environment_for(
+            "gpu", process=0, processes=4, devices=devices, inherited=inherited
+        )
+        return environment["JAX_LOCAL_DEVICE_IDS"]
+
+    if (devices or 4) <= shown:
+        assert share() == "0", "JAX counts those that are shown"
+    else:
+        with pytest.raises(LaunchFailed, match=rf"{visible}' shows {shown}"):
+            share()
+
+
+def test_a_run_with_more_gpus_than_cuda_shows_is_refused_in_one_line(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("print('not to be run')\n")
+    command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--platform", "gpu"]
+    command += ["--devices", "8", "--processes", "4", "--out", str(tmp_path / "run.jsonl")]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "3,5"}
+    done = subprocess.run(
+        [*command, "--", str(script)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "8 GPUs cannot be shared out: CUDA_VISIBLE_DEVICES='3,5' shows 2" in line
+    assert "started" not in done.stdout
 
 
 @pytest.mark.parametrize(

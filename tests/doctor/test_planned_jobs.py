@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from jax_bridge.doctor.environment import (
     check_detection,
     check_proxies,
 )
+from jax_bridge.doctor.flags import check_flags
 from jax_bridge.doctor.installation import (
     Installation,
     check_settings,
@@ -176,16 +178,92 @@ def test_settings_that_nothing_reads_are_named_and_others_are_not() -> None:
         "JAX_LOGGING_LEVEL": "INFO",
         "GRPC_VERBOSITY": "debug",
         "TF_CPP_MIN_LOG_LEVEL": "0",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_no_such_flag=1",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
         "PATH": "/bin",
     }
     findings = list(check_settings(Installation.found(), environment))
     assert [finding.sentence.partition(" ")[0] for finding in findings] == [
         "JAX_COORDINATION_SERVICE_HEARTBEAT_TIMEOUT_SECONDS",
         "JAX_RPC_TIMEOUT_MS",
-        "XLA_FLAGS",
     ]
-    assert "xla_no_such_flag" in findings[-1].sentence
+
+
+DEVICES = "--xla_force_host_platform_device_count"
+
+FLAGS = [
+    (f"{DEVICES}=2", []),
+    (f'\n {DEVICES}=\'2\'\t--xla_dump_to="/tmp/\\" b"', []),
+    ("--xla_cpu_enable_fast_math", []),
+    ("file of good flags", []),
+    (f"{DEVICES}=2 --xla_no_such_flag=1", [("error", "has --xla_no_such_flag=1")]),
+    ("--xla_force", [("error", "has --xla_force")]),
+    (f"-{DEVICES}=2", [("error", f"has -{DEVICES}=2")]),
+    (f"{DEVICES}=many", [("error", f"has {DEVICES}=many")]),
+    (f"{DEVICES} 4", [("warning", "has '4'"), ("error", f"has {DEVICES}:")]),
+    (f"{DEVICES}=2 xla_x=4", [("warning", "has 'xla_x=4'")]),
+    ("--help", [("error", "does not take XLA_FLAGS")]),
+    ("xla_x=4", [("error", "'xla_x=4' cannot be read (No such file")]),
+    ("no such file", [("error", "'no such file' cannot be read (No such file")]),
+    (" ", [("error", "' ' cannot be read (No such file")]),
+    (
+        "file of bad flags",
+        [("error", "the file 'file of bad flags', which XLA_FLAGS names, has --x")],
+    ),
+    (
+        "file without dashes",
+        [("warning", "the file 'file without dashes', which XLA_FLAGS names,")],
+    ),
+    ("folder", [("warning", "'folder' is no regular file")]),
+]
+"""Values of XLA_FLAGS, and what is said of each."""
+
+
+@pytest.fixture
+def files_of_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file of good flags").write_text(f"{DEVICES}=2\n--xla_cpu_enable_fast_math=true\n")
+    (tmp_path / "file of bad flags").write_text("--xla_nope=1\n")
+    (tmp_path / "file without dashes").write_text("xla_nope=1\n")
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("value", "expected"), FLAGS, ids=[value for value, _ in FLAGS])
+@pytest.mark.usefixtures("files_of_flags")
+def test_flags_that_end_a_program_or_are_ignored_are_named(
+    value: str, expected: list[tuple[str, str]]
+) -> None:
+    findings = list(check_flags({"XLA_FLAGS": value, "TF_CPP_MIN_LOG_LEVEL": "3"}))
+    assert [finding.level.name.lower() for finding in findings] == [level for level, _ in expected]
+    for finding, (_, words) in zip(findings, expected, strict=True):
+        assert words in finding.sentence
+        assert finding.remedy
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize(("value", "expected"), FLAGS, ids=[value for value, _ in FLAGS])
+@pytest.mark.usefixtures("files_of_flags")
+def test_flags_that_are_called_errors_are_those_that_end_a_program_of_jax(
+    value: str, expected: list[tuple[str, str]]
+) -> None:
+    command = [sys.executable, "-c", "import jax; jax.devices()"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": value}
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    is_fatal = any(level == "error" for level, _ in expected)
+    assert (done.returncode != 0) is is_fatal, done.stderr.decode()
+
+
+def test_the_command_finds_flags_that_end_a_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "xla_x=4")
+    assert main(["doctor", "--json"]) == 1
+    findings = json.loads(capsys.readouterr().out)
+    assert [f["check"] for f in findings if f["level"] == "error"] == ["flags"]
+
+
+def test_without_flags_nothing_is_asked() -> None:
+    assert not list(check_flags({}))
+    assert not list(check_flags({"XLA_FLAGS": ""}))
 
 
 def test_the_installed_versions_are_supported() -> None:
@@ -294,6 +372,14 @@ def test_what_is_no_program_is_named_with_its_line(tmp_path: Path) -> None:
         list(check_script(str(path)))
 
 
+@pytest.mark.parametrize("depth", [1000, 3000, 100_000])
+def test_a_program_that_is_nested_too_deeply_is_named(depth: int, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(f"x = {'-' * depth}1\n")
+    with pytest.raises(ScriptError, match=r"train\.py: cannot be looked through: .* too deeply"):
+        list(check_script(str(path)))
+
+
 # --- the command -----------------------------------------------------------------------------------
 
 
@@ -318,6 +404,32 @@ def test_the_command_finds_a_taken_port(
     assert {"port"} == {f["check"] for f in findings if f["level"] == "error"}
 
 
+@pytest.mark.parametrize("bind", ["127.0.0.1:0", "[::]:0"])
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_process_0_whose_own_service_idles_looks_for_the_other_one(
+    bind: str,
+    by: str,
+    listener: socket.socket,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job = ["--process", "0", "--processes", "2", "--hosts", "1", "--timeout", "0.5", "--json"]
+    if by == "environment":
+        monkeypatch.setenv("JAX_COORDINATOR_BIND_ADDRESS", bind)
+    else:
+        job += ["--bind", bind]
+    with reserved_port() as nobody:
+        assert main(["doctor", "--address", f"127.0.0.1:{nobody}", *job]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    levels = {finding["check"]: finding["level"] for finding in findings}
+    assert levels["port"] == "good"
+    assert levels["reachable"] == "note", "nobody is there yet"
+    silent = f"127.0.0.1:{listener.getsockname()[1]}"
+    assert main(["doctor", "--address", silent, *job]) == 1
+    findings = json.loads(capsys.readouterr().out)
+    assert [f["check"] for f in findings if f["level"] == "error"] == ["reachable"]
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -330,6 +442,8 @@ def test_the_command_finds_a_taken_port(
         (["--attach", "a:1", "--script", "x.py", "--processes", "2"], "--processes, --script: not"),
         (["--watch", "--json", "--address", "a:1", "--", "true"], "--address, --json: not"),
         (["--give-up"], "--watch"),
+        (["--patience", "3", "--address", "localhost:1"], "--patience is for"),
+        (["--patience", "3", "--attach", "localhost:1"], "--patience is for"),
     ],
 )
 def test_bad_usage_is_told_in_one_line(

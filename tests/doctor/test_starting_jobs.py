@@ -74,6 +74,60 @@ def test_attach_says_who_is_missing_and_when_all_are_there(job: Job) -> None:
     assert code == 0, out
 
 
+@pytest.fixture
+def published(tmp_path: Path) -> Iterator[Job]:
+    """A job whose service is of its own, as in the recipe for an outside coordinator."""
+    command = [sys.executable, "-m", "coord_sim.cli.main", "serve", "--processes", "3"]
+    command += ["--semantics", "published", "--recoverable", "--heartbeat-timeout", "60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
+        assert service.stdout is not None
+        address = service.stdout.readline().split()[1].removeprefix("address=")
+        job = Job(tmp_path, 3, address, PATIENT)
+        try:
+            yield job
+        finally:
+            job.end()
+            service.terminate()
+
+
+def test_attach_sees_how_the_job_of_a_published_service_stands(published: Job) -> None:
+    code, out = doctor("--attach", published.address)
+    assert code == 1
+    assert "0 of 3 have asked to register; processes 0-2 were never seen" in out
+    published.start(1, "connect", "wait")
+    code, out = attached_until(published, "1 of 3 have asked to register")
+    assert code == 1
+    assert "processes 0 and 2 were never seen" in out
+    published.start(0, "connect", "wait")
+    published.start(2, "connect", "wait")
+    published.await_text("connected")
+    code, out = attached_until(published, "3 of 3 are connected")
+    assert code == 0, out
+
+
+def test_a_healthy_program_of_a_published_service_is_not_given_up(published: Job) -> None:
+    """It runs for longer than the patience, which grows until its start is no hang."""
+    for process in (0, 2):
+        published.start(process, "connect", "wait")
+    program = """
+import os, sys, time, jax
+jax.distributed.initialize(sys.argv[1], 3, 1, cluster_detection_method="deactivate")
+time.sleep(float(sys.argv[2]) + 5)
+os._exit(7)
+"""
+    patience_s = 5.0
+    while True:
+        words = ["--watch", "--give-up", "--patience", str(patience_s), "--"]
+        code, out = doctor(
+            *words, sys.executable, "-c", program, published.address, str(patience_s)
+        )
+        is_slow = "not begun to connect" in out or "asks to register" in out
+        if not is_slow or patience_s > DEADLINE_S / 3:
+            break
+        patience_s *= 3
+    assert code == 7, out
+
+
 def test_attach_says_whose_devices_are_waited_for(tmp_path: Path) -> None:
     with reserved_port() as port:
         job = Job(tmp_path, 2, f"127.0.0.1:{port}", PATIENT)
