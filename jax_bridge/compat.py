@@ -184,6 +184,34 @@ def replace_client_maker(runtime: Any, made: Callable[[Any, str, int], None]) ->
     runtime.get_distributed_runtime_client = get_distributed_runtime_client
 
 
+HEARTBEAT_TIMEOUT_S = 100
+"""Of a client that is not told another one, by `jax.distributed.initialize` or by jaxlib itself."""
+
+_HEARTBEAT_TIMEOUT = 5
+"""The place of `heartbeat_timeout` among the parameters of the function that makes clients."""
+
+
+def tell_of_heartbeats(runtime: Any, told: Callable[[int], None]) -> None:
+    """Has `told` called with the heartbeat time-out of each client that a program makes, in seconds.
+
+    Args:
+      runtime: The module called `RUNTIME_MODULE`.
+      told: Called when the client is there; it beats every half of its time-out.
+    """
+    make = runtime.get_distributed_runtime_client
+
+    def get_distributed_runtime_client(*arguments: Any, **named: Any) -> Any:
+        client = make(*arguments, **named)
+        timeout_s = named.get("heartbeat_timeout")
+        if len(arguments) > _HEARTBEAT_TIMEOUT:
+            timeout_s = arguments[_HEARTBEAT_TIMEOUT]
+        told(HEARTBEAT_TIMEOUT_S if timeout_s is None else int(timeout_s))
+        return client
+
+    get_distributed_runtime_client.__doc__ = make.__doc__
+    runtime.get_distributed_runtime_client = get_distributed_runtime_client
+
+
 def processes_of_job(address: str, process: int) -> int | None:
     """How many processes the job has, if `jax.distributed.initialize` is making this client now.
 

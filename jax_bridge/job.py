@@ -99,6 +99,7 @@ class JobResult:
       finished: Whether every process came to an end before the time-out.
       ends: How each process was in the end.
       log, reached: What programs of the simulator said.
+      client_timeouts_s: By process, the longest heartbeat time-out of the clients that its script made.
       missed: Faults that did not happen.
       unmet: Those of them whose conditions never held; the run was over before the others.
       end_s: When the run ended.
@@ -112,6 +113,7 @@ class JobResult:
     ends: tuple[End, ...] = ()
     log: tuple[LogLine, ...] = ()
     reached: Mapping[str, int] = field(default_factory=dict)
+    client_timeouts_s: Mapping[int, int] = field(default_factory=dict)
     missed: tuple[Fault, ...] = ()
     unmet: tuple[Fault, ...] = ()
     end_s: float = 0.0

@@ -8,6 +8,7 @@ import heapq
 import json
 import os
 import platform
+import shlex
 import shutil
 import signal
 import subprocess
@@ -124,6 +125,7 @@ class _Launcher:
         self._end_s = 0.0
         self._log: tuple[LogLine, ...] = ()
         self._reached: dict[str, int] = {}
+        self._client_timeouts_s: dict[int, int] = {}
         self._events: list[Event] = []
         self._fault_events: list[FaultEvent] = []
         self._unplanned: list[str] = []
@@ -162,6 +164,7 @@ class _Launcher:
             ends=self._last_ends,
             log=self._log,
             reached=self._reached,
+            client_timeouts_s=self._client_timeouts_s,
             missed=tuple(self._missed),
             unmet=tuple(fault for _, fault in self._waiting),
             end_s=self._end_s,
@@ -189,9 +192,11 @@ class _Launcher:
                     file.close()
                 self._end_guardian()
                 self._read_what_was_said()
-                history = self._merge()
-                if self._lock is not None:
-                    self._lock.close()
+                try:
+                    history = self._merge()
+                finally:
+                    if self._lock is not None:
+                        self._lock.close()
         return history
 
     def _make_folder(self) -> None:
@@ -338,6 +343,7 @@ class _Launcher:
         job = self.job
         command = [sys.executable, "-m", "jax_bridge.process_main"]
         command += ["--part", str(self._parts / f"{name}.jsonl"), "--held", str(held)]
+        command += ["--said", str(self._parts / f"{name}.said")]
         command += ["--process", str(process), "--processes", str(job.processes)]
         if hold is not None:
             command += ["--hold-operation", hold.operation, "--hold-count", str(hold.count)]
@@ -637,6 +643,10 @@ class _Launcher:
                         log.append(LogLine(time_s, process, start, line["log"]))
                     elif "reached" in line:
                         reached[line["reached"]] += 1
+                    elif "heartbeat_timeout_s" in line:
+                        timeout_s = int(line["heartbeat_timeout_s"])
+                        longest_s = max(timeout_s, self._client_timeouts_s.get(process, 0))
+                        self._client_timeouts_s[process] = longest_s
         self._log = tuple(sorted(log, key=lambda line: line.time_s))
         self._reached = dict(sorted(reached.items()))
 
@@ -674,7 +684,8 @@ class _Launcher:
                 history.save(job.out)
             except OSError as error:
                 raise LaunchFailed(
-                    f"{job.out}: {error.strerror or error}; the recordings are kept in {self._parts}"
+                    f"{job.out}: {error.strerror or error}; the recordings are kept in {self._parts}: "
+                    f"coordlab merge {shlex.quote(str(self._folder))} --out FILE"
                 ) from None
         shutil.rmtree(self._parts)
         return history

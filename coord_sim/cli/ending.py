@@ -1,4 +1,7 @@
-"""How a command ends: what stops it becomes an exit code and at most one line."""
+"""How a command ends: what stops it becomes an exit code and at most one line.
+
+Imported before anything that takes long, so that Ctrl-C is quiet from the beginning.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import os
 import sys
 from collections.abc import Callable
 
-from checker import MalformedHistory
-from coord_sim.cli.errors import CommandError, complain, problem_of
 from coord_sim.cli.exit_codes import BAD_INPUT, BROKEN_PIPE, INTERRUPTED
 
 
@@ -21,10 +22,15 @@ def exit_code_of(run: Callable[[], int]) -> int:
         # Whoever read our output has enough; Python must not complain about that at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
-    except (CommandError, MalformedHistory, OSError) as error:
-        complain(problem_of(error))
-        return BAD_INPUT
     except KeyboardInterrupt:
         print("coordlab: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except Exception as error:
+        from checker import MalformedHistory
+        from coord_sim.cli.errors import CommandError, complain, problem_of
+
+        if not isinstance(error, CommandError | MalformedHistory | OSError):
+            raise
+        complain(problem_of(error))
+        return BAD_INPUT
     return code

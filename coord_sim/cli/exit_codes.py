@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from checker import Invalid, Valid, Verdict
+if TYPE_CHECKING:
+    from checker import Verdict
 
 VALID = 0
 INVALID = 1
@@ -19,6 +21,8 @@ _WORST_FIRST = (BAD_INPUT, INVALID, UNKNOWN, VALID)
 
 def code_of(verdict: Verdict) -> int:
     """The exit code that a verdict stands for."""
+    from checker import Invalid, Valid
+
     if isinstance(verdict, Valid):
         return VALID
     return INVALID if isinstance(verdict, Invalid) else UNKNOWN

@@ -52,10 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns its exit code."""
     _stand_in_for_closed_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)
+    return exit_code_of(lambda: _run(words))
+
+
+def _run(words: Sequence[str]) -> int:
     # The modules of all subcommands take as long to import as a small check takes.
     named = words[:1] if words and words[0] in _SUBCOMMANDS else _SUBCOMMANDS
     options = _parser(named).parse_args(words)
-    return exit_code_of(lambda: int(options.run(options)))
+    return int(options.run(options))
 
 
 def _stand_in_for_closed_streams() -> None:

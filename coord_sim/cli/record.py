@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +46,12 @@ NOTHING = (
     "record (does it call jax.distributed.initialize()? A `python -E`, `-I` or `-S` is out of reach)"
 )
 
+NOTHING_YET = "coordlab: no program has made a client of a coordination service yet"
+
 PATIENCE_S = 2.0
 """So long processes that outlive the command may take to end."""
+
+_SCAN_S = 0.05
 
 
 def add_parser(subparsers: Any) -> None:
@@ -93,16 +99,48 @@ def run(options: argparse.Namespace) -> int:
             ends = Ends(parts_of(folder))
             ends.start()
             code = command.wait()
-            report = ends.finish(command.pid, _wait_status(code), PATIENCE_S)
+            deadline_s = time.monotonic() + PATIENCE_S
+            left = _left_behind(folder, deadline_s)
+            patience_s = max(0.0, deadline_s - time.monotonic())
+            report = ends.finish(command.pid, _wait_status(code), patience_s)
     except CommandError:
         shutil.rmtree(folder)
         raise
     for sentence in (*report.running, *report.problems):
         print(f"coordlab: {printable(sentence)}", file=sys.stderr)
-    is_merged = _merge(folder, out)
-    if is_merged and not options.keep_parts and not report.running:
+    is_merged = _merge(folder, out, is_over=not left)
+    if left:
+        print(
+            f"coordlab: the command has left processes behind (pid {', '.join(map(str, left))}), whose "
+            f"clients are recorded in {printable(str(folder))}, which is kept; when they have ended: "
+            f"{printable(_merge_command(folder))} --out {printable(shlex.quote(str(out)))}",
+            file=sys.stderr,
+        )
+    elif is_merged and not options.keep_parts and not report.running:
         shutil.rmtree(folder)
     return exit_code_of_command(code)
+
+
+def _left_behind(folder: Path, deadline_s: float) -> list[int]:
+    """The processes that would be recorded in the folder and have not ended by the deadline."""
+    while True:
+        left = _recorded_processes(folder)
+        if not left or time.monotonic() > deadline_s:
+            return left
+        time.sleep(_SCAN_S)
+
+
+def _recorded_processes(folder: Path) -> list[int]:
+    """The processes with the folder's start-up path in their environment; they inherit it."""
+    startup = os.fsencode(startup_of(folder).absolute())
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # It has ended, or is another user's.
+            for variable in (process / "environ").read_bytes().split(b"\0"):
+                name, _, value = variable.partition(b"=")
+                if name == b"PYTHONPATH" and startup in value.split(os.fsencode(os.pathsep)):
+                    found.append(int(process.name))
+    return sorted(found)
 
 
 def _prepare(folder: Path) -> int:
@@ -118,6 +156,12 @@ def _prepare(folder: Path) -> int:
 
 
 def _make(folder: Path, *, for_other_machines: bool) -> None:
+    startup = startup_of(folder).absolute()
+    if os.pathsep in str(startup):
+        raise CommandError(
+            f"{startup}: programs are recorded by a folder on PYTHONPATH, which ends a path at each "
+            f"{os.pathsep!r}; name a folder without one"
+        )
     try:
         prepare(folder, for_other_machines=for_other_machines)
     except InTheWay as error:
@@ -131,15 +175,21 @@ def _merge_command(folder: Path) -> str:
     return f"coordlab merge {shlex.quote(str(folder))}"
 
 
-def _merge(folder: Path, out: Path) -> bool:
-    """Merges what the processes wrote; whether that is now in the history, all of it."""
+def _merge(folder: Path, out: Path, *, is_over: bool) -> bool:
+    """Merges what the processes wrote; whether that is now in the history, all of it.
+
+    Args:
+      folder: As prepared.
+      out: The history.
+      is_over: Whether nobody is left who could write more.
+    """
     reading = Reading()
     for path in sorted(parts_of(folder).glob("*.jsonl")):
         reading.read(path)
     reading.say()
     is_merged = not reading.refused
     if not any(part.service_made_ns is None for part in reading.parts) and is_merged:
-        print(NOTHING, file=sys.stderr)
+        print(NOTHING if is_over else NOTHING_YET, file=sys.stderr)
     histories: list[tuple[Joined, int]] = []
     for job in jobs_of(reading.parts):
         try:

@@ -26,9 +26,10 @@ from coord_sim.moments import OPERATIONS, When
 from coord_sim.scenarios.for_processes import not_for_processes
 from coord_sim.scenarios.one_line import parse_fault
 from coord_sim.schedule import Schedule, members_of
+from jax_bridge.compat import HEARTBEAT_TIMEOUT_S
 from jax_bridge.conditions import in_turn, parse_kill, parse_restart
 from jax_bridge.errors import LaunchFailed
-from jax_bridge.job import Job
+from jax_bridge.job import Job, JobResult
 from jax_bridge.launcher import fault_in_words, never_reached, run_job
 from jax_bridge.platforms import PLATFORMS, count_gpus, environment_for
 from jax_bridge.scenario_runs import RealOutcome, Setting, run_scenario_for_real
@@ -38,6 +39,10 @@ T = TypeVar("T")
 
 PROCESSES_MAX = 1000
 """More real processes than any one machine bears."""
+
+_WORKLOADS_TIMEOUT_S = 3.0
+_LADDER_TIMEOUTS_S = {"ladder/alive.py": 10.0, "ladder/collective.py": 30.0, "ladder/live.py": 10.0}
+"""The heartbeat time-outs that shipped workloads give, by themselves; all others give the first."""
 
 _OF_SCRIPTS = (
     "processes",
@@ -58,8 +63,10 @@ examples:
   coordlab run --processes 3 --service model --kill 1@in:block#4 --restart 1@+5 --out run.jsonl \\
       -- jax_bridge/workloads/live_sum.py {process} {processes} {address}
       on our service; process 1 dies inside its 4th live_devices block and is back 5 s later
-  coordlab run --processes 2 --service real --kill 1@8 --out run.jsonl -- train.py {address} {process}
-      on jaxlib's C++ service; process 1 dies 8 s after the start
+  coordlab run --processes 2 --service real --heartbeat-timeout 10 --kill 1@8 --out run.jsonl \\
+      -- train.py {address} {process}
+      on jaxlib's C++ service; process 1 dies 8 s after the start, and is declared dead 10 s after that:
+      train.py gives heartbeat_timeout_seconds=10 (without both it is 100)
   coordlab run --processes 4 --fault 'partition side=[2] other=["service"] at=5 for_s=4' --start 3@10 \\
       --out run.jsonl -- train.py {address} {process}
       process 2 is cut off for 4 s, process 3 starts late (--start 3@never: not at all)
@@ -99,7 +106,11 @@ def add_parser(subparsers: Any) -> None:
         "by which all share its fate",
     )
     parser.add_argument(
-        "--heartbeat-timeout", type=positive_seconds, metavar="S", help="of the service (3)"
+        "--heartbeat-timeout",
+        type=positive_seconds,
+        metavar="S",
+        help="of the service: what the script gives as heartbeat_timeout_seconds (default: "
+        f"{HEARTBEAT_TIMEOUT_S}, as jax.distributed has it; of shipped workloads what they give)",
     )
     faults = parser.add_argument_group("faults")
     faults.add_argument(
@@ -177,6 +188,34 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
 
 
+class _OnTheWay:
+    """Prints what happens while a job runs; standard output that takes no more does not end the job.
+
+    Attributes:
+      lost: Why it took no more, or None.
+    """
+
+    def __init__(self) -> None:
+        self.lost: OSError | None = None
+
+    def say(self, line: str) -> None:
+        """Prints a line, if that is possible still."""
+        if self.lost is None:
+            try:
+                print(plain(line), flush=True)
+            except OSError as error:
+                self.lost = error
+
+    def check(self, saved: Path | None) -> None:
+        """Raises why there is nobody to tell a verdict to; the history may be saved nevertheless."""
+        if isinstance(self.lost, BrokenPipeError):
+            raise self.lost
+        if self.lost is not None:
+            problem = self.lost.strerror or self.lost
+            kept = "" if saved is None else f"; the history is kept: coordlab check {saved}"
+            raise CommandError(f"standard output: {problem}{kept}")
+
+
 # --- a scenario ------------------------------------------------------------------------------------
 
 
@@ -188,13 +227,14 @@ def _run_scenario(options: argparse.Namespace) -> int:
     scenario = named_scenario(options.scenario)
     if scenario is None:
         return BAD_INPUT
+    on_the_way = _OnTheWay()
     with tempfile.TemporaryDirectory(prefix="coordlab-") as folder:
         out = options.out or Path(folder) / f"{scenario.name}.jsonl"
         setting = Setting(
             service=options.service,
             out=out,
             limit_s=options.timeout,
-            say=lambda line: print(plain(line), flush=True),
+            say=on_the_way.say,
         )
         try:
             outcome = run_scenario_for_real(
@@ -202,6 +242,7 @@ def _run_scenario(options: argparse.Namespace) -> int:
             )
         except ScheduleError as error:
             raise CommandError(f"{options.scenario}: {error}") from None
+    on_the_way.check(options.out)
     history = outcome.run.history
     name = scenario.name
     if options.out is not None:
@@ -255,7 +296,9 @@ def _run_script(options: argparse.Namespace) -> int:
         if getattr(options, name) is None:
             what = name.upper() if name == "script" else f"--{name}"
             raise CommandError(f"{what} is needed (or --scenario); see coordlab run --help")
-    options.heartbeat_timeout = options.heartbeat_timeout or 3.0
+    is_timeout_given = options.heartbeat_timeout is not None
+    if not is_timeout_given:
+        options.heartbeat_timeout = heartbeat_timeout_for(options.script)
     options.recoverable = options.recoverable is not False
     if options.service == "real" and not options.heartbeat_timeout.is_integer():
         raise CommandError("--heartbeat-timeout: the real service takes whole seconds only")
@@ -268,6 +311,8 @@ def _run_script(options: argparse.Namespace) -> int:
     devices = options.devices or count_gpus()
     if options.platform == "gpu" and not devices:
         raise CommandError("--platform gpu: no GPU of NVIDIA is seen here; --devices N if there is")
+
+    faults = _faults(options, timeout_s)
 
     def environment(process: int) -> Mapping[str, str]:
         if options.platform is None:
@@ -287,7 +332,7 @@ def _run_script(options: argparse.Namespace) -> int:
         service_command=_service_command(options, semantics),
         service=f"model, {semantics}" if options.service == "model" else "real",
         out=options.out,
-        faults=_faults(options, timeout_s),
+        faults=faults,
         starts_s=_starts_s(options, timeout_s),
         environment=environment,
         timeout_s=timeout_s,
@@ -296,27 +341,76 @@ def _run_script(options: argparse.Namespace) -> int:
             "recoverable": options.recoverable,
         },
     )
-    result = run_job(job, lambda line: print(line, flush=True))
+    on_the_way = _OnTheWay()
+    result = run_job(job, on_the_way.say)
+    on_the_way.check(job.out)
     print(f"history: {job.out} ({len(result.history.events)} events)")
     judged = judge_service(result.history, str(job.out), LiveProcesses())
     for line in service_lines(str(job.out), judged):
         print(line)
-    for sentence in result.unplanned:
+    unplanned = [*result.unplanned, *_too_seldom(result, options.heartbeat_timeout)]
+    for sentence in unplanned:
         print(plain(f"not planned: {sentence}"))
+    if faults and not is_timeout_given:
+        for sentence in _told_late(result, options.heartbeat_timeout):
+            print(f"note: {sentence}")
     if result.interrupted:
         return INTERRUPTED
     if not any(isinstance(event, Start) for event in result.history.events):
         hint = _why_nobody_connected(options)
         print(plain(f"not planned: no process connected to the service at {{address}}{hint}"))
         return BAD_INPUT
-    return BAD_INPUT if result.unplanned else code_of(judged.worst)
+    return BAD_INPUT if unplanned else code_of(judged.worst)
+
+
+def heartbeat_timeout_for(script: Path) -> float:
+    """The heartbeat time-out of a service that suits a script's clients, as far as can be known."""
+    _, is_shipped, name = script.resolve().as_posix().rpartition("/jax_bridge/workloads/")
+    if not is_shipped:
+        return float(HEARTBEAT_TIMEOUT_S)
+    return _LADDER_TIMEOUTS_S.get(name, _WORKLOADS_TIMEOUT_S)
+
+
+def _too_seldom(result: JobResult, timeout_s: float) -> Iterator[str]:
+    """Says whose clients beat too seldom for the service; each beats every half of its time-out."""
+    for client_s, whose in _clients_by_timeout(result):
+        if client_s / 2 >= timeout_s:
+            there = (
+                f", or heartbeat_timeout_seconds={timeout_s:.0f} there" if timeout_s >= 1 else ""
+            )
+            yield (
+                f"{whose} every {client_s / 2:g} s, and the service of this run declares who is silent "
+                f"for {timeout_s:g} s dead: give --heartbeat-timeout {client_s} here{there}"
+            )
+
+
+def _told_late(result: JobResult, timeout_s: float) -> Iterator[str]:
+    for client_s, whose in _clients_by_timeout(result):
+        if client_s < timeout_s:
+            yield (
+                f"{whose} every {client_s / 2:g} s, but the service of this run declares nobody dead "
+                f"before {timeout_s:g} s of silence; the script says {client_s}: "
+                f"--heartbeat-timeout {client_s}"
+            )
+
+
+def _clients_by_timeout(result: JobResult) -> Iterator[tuple[int, str]]:
+    """Heartbeat time-outs of clients, and whose clients beat so, in words."""
+    for client_s in sorted(set(result.client_timeouts_s.values())):
+        whose = sorted(p for p, own_s in result.client_timeouts_s.items() if own_s == client_s)
+        if len(whose) == 1:
+            yield client_s, f"process {whose[0]}'s client beats"
+        else:
+            first = ", ".join(map(str, whose[:-1]))
+            yield client_s, f"the clients of processes {first} and {whose[-1]} beat"
 
 
 def _why_nobody_connected(options: argparse.Namespace) -> str:
     words = " ".join(options.arguments)
     missing = [name for name in ("{process}", "{address}") if name not in words]
     if missing:
-        return f"; {' and '.join(missing)} is not among the arguments of the script"
+        verb = "is" if len(missing) == 1 else "are"
+        return f"; {' and '.join(missing)} {verb} not among the arguments of the script"
     return "; does the script call jax.distributed.initialize?"
 
 

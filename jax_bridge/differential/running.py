@@ -94,7 +94,10 @@ def run_cases(cases: Iterable[tuple[str, Case]], plan: Plan, jobs: int) -> Itera
     """
     coming = ((name, case, service) for name, case in cases for service in plan.services)
     pool = ProcessPoolExecutor(
-        jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_pool
+        jobs,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_end_with_pool,
+        initargs=(os.getpid(),),
     )
     running: set[Future[Result]] = set()
     try:
@@ -188,12 +191,18 @@ def _result(name: str, case: Case, service: str, began_s: float, **fields: objec
     )
 
 
-def _end_with_pool() -> None:
-    """Workers do not outlive who started them, who tells them when to end: Ctrl-C hits all at once."""
+def _end_with_pool(parent: int) -> None:
+    """Workers do not outlive who started them, who tells them when to end: Ctrl-C hits all at once.
+
+    When he is gone they are killed: one that is interrupted waits for its next case, for ever, at a pipe
+    of which it holds the other end, too. What a launcher in it has started ends with it.
+    """
+    end_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # He died before we asked to die with him.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    end_with_parent(signal.SIGTERM)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import signal
@@ -14,15 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from checker.history import Start, read
+from checker.history import Ok, Start, read
 from coord_sim.cli.main import main
+from coord_sim.cli.run import heartbeat_timeout_for
 from coord_sim.faults import Crash, Restart
 from coord_sim.moments import When
 from coord_sim.scenarios import read_scenario
 from coord_sim.scenarios.shelf import LIBRARY
 from coord_sim.scenarios.writing import to_toml
 from coord_sim.schedule import Schedule
+from jax_bridge.compat import HEARTBEAT_TIMEOUT_S
 from jax_bridge.scenario_runs import Setting, run_for_real
+from jax_bridge.workloads.catalogue import FOLDER
 
 
 @pytest.mark.jax
@@ -141,7 +145,9 @@ def test_a_script_that_never_connects_is_told_why_that_may_be(
     script.write_text("pass")
     code = main(["run", "--processes", "1", "--out", str(tmp_path / "r.jsonl"), str(script)])
     assert code == 2
-    assert "no process connected" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "no process connected" in printed
+    assert "{process} and {address} are not among the arguments" in printed
 
 
 @pytest.mark.parametrize(
@@ -306,6 +312,204 @@ def test_faults_of_a_scenario_that_do_not_happen_are_told(
     crash = "the planned crash of process 0 (inside key_value_set #99)"
     assert f"not planned: {crash} was never reached" in printed
     assert printed.count(late) == 2
+
+
+# --- heartbeats ------------------------------------------------------------------------------------
+
+BARE = """\
+import sys
+from jaxlib import _jax
+settings = {"heartbeat_timeout": int(sys.argv[3])} if sys.argv[3:] else {}
+client = _jax.get_distributed_runtime_client(
+    sys.argv[1], int(sys.argv[2]), init_timeout=60, shutdown_on_destruction=False, **settings
+)
+client.connect()
+client.key_value_set(f"here/{sys.argv[2]}", "yes")
+"""
+"""A script that says nothing about heartbeats, unless it is told to."""
+
+
+def run_bare(folder: Path, *words: str, heartbeats: tuple[str, ...] = ()) -> tuple[int, float]:
+    """The exit code of a run, and the heartbeat time-out of its service."""
+    script, out = folder / "bare.py", folder / "run.jsonl"
+    script.write_text(BARE)
+    words = ("run", "--processes", "2", *words, "--out", str(out), "--", str(script))
+    code = main([*words, "{address}", "{process}", *heartbeats])
+    timeout_s = read(out).header.details["heartbeat_timeout_s"]
+    assert isinstance(timeout_s, float)
+    return code, timeout_s
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize("service", ["real", "model"])
+def test_a_service_bears_the_heartbeats_of_a_script_that_says_nothing_about_them(
+    tmp_path: Path, service: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import jax
+
+    parameters = inspect.signature(jax.distributed.initialize).parameters
+    assert parameters["heartbeat_timeout_seconds"].default == HEARTBEAT_TIMEOUT_S
+    assert run_bare(tmp_path, "--service", service) == (0, HEARTBEAT_TIMEOUT_S)
+    assert "beat" not in capsys.readouterr().out
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+def test_clients_that_beat_too_seldom_for_the_service_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_bare(tmp_path, "--heartbeat-timeout", "50", "--service", "real") == (2, 50)
+    assert (
+        "not planned: the clients of processes 0 and 1 beat every 50 s, and the service of this run "
+        "declares who is silent for 50 s dead: give --heartbeat-timeout 100 here, or "
+        "heartbeat_timeout_seconds=50 there\n"
+    ) in capsys.readouterr().out
+    assert run_bare(tmp_path, "--heartbeat-timeout", "51", "--service", "real") == (0, 51)
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+def test_a_service_that_declares_deaths_later_than_the_script_wants_is_told_if_there_are_faults(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kill = ("--kill", "1@in:key_value_set#1")
+    assert run_bare(tmp_path, heartbeats=("30",)) == (0, 100)
+    assert "note: " not in capsys.readouterr().out
+    assert run_bare(tmp_path, *kill, heartbeats=("30",)) == (0, 100)
+    assert "beat every 15 s, but the service of this run declares nobody dead before 100 s" in (
+        capsys.readouterr().out
+    )
+    assert run_bare(tmp_path, *kill, "--heartbeat-timeout", "30", heartbeats=("30",)) == (0, 30)
+    assert "note: " not in capsys.readouterr().out
+
+
+def test_the_service_of_a_shipped_workload_has_the_time_out_that_the_workload_gives() -> None:
+    found = {}
+    for script in FOLDER.rglob("*.py"):
+        gives = re.search(r"^HEARTBEAT_TIMEOUT_S = .*?(\d+)$", script.read_text(), re.MULTILINE)
+        if gives is not None:
+            found[script.name] = float(gives[1])
+            assert heartbeat_timeout_for(script) == found[script.name]
+    assert found.keys() == {"ghost_entry.py", "live_sum.py", "alive.py", "collective.py", "live.py"}
+    program = (FOLDER / "program.py").read_text()
+    assert '"--heartbeat-timeout", type=int, default=3,' in program
+    assert heartbeat_timeout_for(FOLDER / "psum.py") == 3
+
+
+# --- output and histories that cannot be written -----------------------------------------------------
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+def test_standard_output_that_is_full_costs_no_history(tmp_path: Path) -> None:
+    script, out = tmp_path / "bare.py", tmp_path / "run.jsonl"
+    script.write_text(BARE)
+    command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--processes", "2"]
+    command += ["--out", str(out), str(script), "{address}", "{process}"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=200
+        )
+    assert done.returncode == 2
+    kept = f"the history is kept: coordlab check {out}"
+    assert done.stderr == f"coordlab: error: standard output: No space left on device; {kept}\n"
+    assert sum(isinstance(event, Ok) for event in read(out).events) == 2
+    assert main(["check", str(out)]) == 0
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+def test_where_a_history_cannot_be_saved_the_recordings_and_how_to_merge_them_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, out = tmp_path / "bare.py", tmp_path / "run.jsonl"
+    script.write_text(BARE + "import os\nos.mkdir(sys.argv[4])\n")
+    words = ["--processes", "1", "--out", str(out), str(script)]
+    assert main(["run", *words, "{address}", "{process}", "100", str(out)]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    again = f"coordlab merge {tmp_path / 'run.run'} --out "
+    assert told.startswith(f"coordlab: error: {out}: Is a directory")
+    assert told.endswith(f"; the recordings are kept in {tmp_path / 'run.run/parts'}: {again}FILE")
+    merged = tmp_path / "merged.jsonl"
+    assert main([*again.split()[1:], str(merged)]) == 0
+    assert any(isinstance(event, Ok) for event in read(merged).events)
+
+
+# --- programs that outlive the command that started them ---------------------------------------------
+
+OUTLIVES = """\
+import socket, sys, time
+from pathlib import Path
+
+begin, here = Path(sys.argv[1]), Path(sys.argv[2])
+here.touch()
+deadline_s = time.monotonic() + 200
+while not begin.exists():
+    if time.monotonic() > deadline_s:
+        sys.exit("nobody wants it to begin")
+    time.sleep(0.02)
+from jaxlib import _jax
+
+with socket.create_server(("127.0.0.1", 0)) as free:
+    address = f"127.0.0.1:{free.getsockname()[1]}"
+service = _jax.get_distributed_runtime_service(address, 1)
+client = _jax.get_distributed_runtime_client(address, 0, init_timeout=60)
+client.connect()
+client.key_value_set("here", "yes")
+client.shutdown()
+"""
+"""Connects when the command that started it has ended long ago."""
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_the_folder_of_recordings_is_kept_for_who_outlives_the_command(
+    tmp_path: Path, is_interrupted: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "outlives.py").write_text(OUTLIVES)
+    daemon = tmp_path / "daemon.sh"
+    waits = "exec sleep 600" if is_interrupted else "exit 7"
+    daemon.write_text(
+        f'"{sys.executable}" outlives.py begin here > log 2>&1 &\n'
+        f"until [ -e here ]; do sleep 0.05; done\ntouch ready\n{waits}\n"
+    )
+    command = [sys.executable, "-m", "coord_sim.cli.main", "record", "--", "sh", str(daemon)]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as recorder:
+        wait_until((tmp_path / "ready").exists)
+        if is_interrupted:
+            recorder.send_signal(signal.SIGINT)
+        _, errors = recorder.communicate(timeout=200)
+    assert recorder.returncode == (130 if is_interrupted else 7)
+    left = re.search(r"has left processes behind \(pid (\d+)\)", errors)
+    assert left is not None, errors
+    assert "no program has made a client of a coordination service yet" in errors
+    assert "coordlab merge run.parts --out run.jsonl" in errors
+    (tmp_path / "begin").touch()
+    wait_until(lambda: is_zombie(int(left[1])))
+    assert "coordlab" not in (tmp_path / "log").read_text()
+    out = tmp_path / "run.jsonl"
+    assert main(["merge", str(tmp_path / "run.parts"), "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert any(isinstance(event, Ok) for event in read(out).events)
+
+
+@pytest.mark.parametrize("words", [["--prepare", "a:b"], ["--out", "a:b/run.jsonl", "--", "true"]])
+def test_a_folder_that_cannot_be_on_pythonpath_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "--out" in words:
+        (tmp_path / "a:b").mkdir()
+    assert main(["record", *words]) == 2
+    told = capsys.readouterr().err
+    assert "on PYTHONPATH, which ends a path at each ':'; name a folder without one" in told
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
 # --- what a launcher that was killed leaves ----------------------------------------------------------

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +51,7 @@ from jax_bridge.differential.saving import SCENARIO, STORY, save_difference
 from jax_bridge.differential.shrinking import RealBudget
 from jax_bridge.differential.variations import Timing, Variation, vary
 from jax_bridge.scenario_runs import obstacles
+from tests.bridge.remains import MARKER, marked
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -375,3 +384,39 @@ def test_a_difference_is_made_small_saved_and_told(tmp_path: Path) -> None:
 
 def against_real_runs(history: History) -> str:
     return "invalid" if history.header.source == "processes" else "valid"
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+@pytest.mark.parametrize("first", ["spawn_main", "jax_bridge.fork_server"])
+def test_nothing_outlives_a_command_that_is_killed(tmp_path: Path, first: str) -> None:
+    """Killed while its workers are still being started, or when they run real processes."""
+    mark = uuid.uuid4().hex
+    command = [sys.executable, "-m", "coord_sim.cli.main", "diff", "--jobs", "2"]
+    command += ["--scenario", "single-reset", "--out", str(tmp_path / "out")]
+    environment = {**os.environ, MARKER: mark, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as comparing:
+        wait_until(lambda: any(first in command_of(pid) for pid in marked(mark)))
+        comparing.kill()
+    try:
+        wait_until(lambda: not marked(mark))
+    finally:
+        for pid in marked(mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 100
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""

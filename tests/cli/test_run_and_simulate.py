@@ -293,3 +293,26 @@ def test_a_module_of_the_command_runs_as_a_program() -> None:
     command = [sys.executable, "-m", "coord_sim.cli.main", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("coordlab ")
+
+
+INTERRUPTED_BY_AN_IMPORT = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from coord_sim.cli.main import main
+assert "checker" not in sys.modules, "it takes long to import"
+sys.meta_path.insert(0, Interrupting())
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("imported", ["checker", "coord_sim.cli.run"])
+def test_ctrl_c_is_quiet_while_a_command_is_being_imported(imported: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_BY_AN_IMPORT, imported, "run", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert (done.returncode, done.stderr) == (130, "coordlab: interrupted\n")
