@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import socket
 from typing import Any, TextIO
+
+from tests.ports import reserved_port
 
 
 def preload() -> None:
@@ -18,12 +19,8 @@ def serve(options: dict[str, Any], orders: TextIO, reports: TextIO) -> None:
     """Starts a service, tells its address, and keeps it until the orders end."""
     from jaxlib import _jax
 
-    # The C++ service does not tell which port it got. The port is reserved while it cannot be
-    # shared, so that nobody else has it, and shared afterwards; this socket never listens.
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+    with reserved_port() as port:  # The C++ service does not tell which port it got.
+        address = f"127.0.0.1:{port}"
         service = _jax.get_distributed_runtime_service(
             address,
             options["tasks"],

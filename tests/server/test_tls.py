@@ -9,7 +9,6 @@ import json
 import logging
 import re
 import signal
-import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -32,6 +31,7 @@ from coord_sim.server.http2 import ACK, PING, PREFACE, frame
 from coord_sim.tls import PeerFiles, TlsError, speaks_tls
 from coord_sim.wire import server_methods as wire
 from coord_sim.wire._generated import coordination_service_pb2 as pb
+from tests.ports import reserved_port
 from tests.server.certificates import Authority, Leaf, key_pem
 
 WAIT_S = 60.0
@@ -596,11 +596,8 @@ async def ended(process: Any) -> tuple[int, str, str]:
 
 @contextlib.asynccontextmanager
 async def cpp_service(files: PeerFiles) -> AsyncIterator[str]:
-    # The service does not tell which port it got: it gets one that is reserved, and shared with it.
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+    with reserved_port() as port:  # The service does not tell which port it got.
+        address = f"127.0.0.1:{port}"
         process = await child(CPP_SERVICE, address, files)
         try:
             assert await asyncio.wait_for(process.stdout.readline(), WAIT_S) == b"serving\n"
