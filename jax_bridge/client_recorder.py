@@ -157,8 +157,12 @@ def _recorded_round(
             return recorder.call_round(known, method, self, processes)
         result = recorded(self, processes)
         if type(processes) is list:
-            with never_breaking(recorder):
-                recorder.know_round(id(self), processes, arguments(recorder, processes))
+            described = None
+            with contextlib.suppress(Exception):  # As above: then it was not recorded.
+                described = arguments(recorder, processes)
+            if described is not None:
+                with never_breaking(recorder):
+                    recorder.know_round(id(self), processes, described)
         return result
 
     return recorded_round
@@ -248,7 +252,10 @@ def _recorded_exit(
 
 
 def _live_arguments(recorder: ProcessRecorder, processes: Any) -> Mapping[str, object]:
-    numbers = {int(process) for process in processes}
+    numbers = set(_integers(processes))
+    known = recorder.everybody or numbers
+    if min(numbers, default=0) < 0 or not numbers <= known:
+        raise ValueError("a history has the processes of the job only")
     # Everybody is understood, and long in large jobs.
     return {} if numbers == recorder.everybody else {"participants": sorted(numbers)}
 
@@ -256,26 +263,70 @@ def _live_arguments(recorder: ProcessRecorder, processes: Any) -> Mapping[str, o
 def _set_arguments(
     _: object, key: str, value: str | bytes, allow_overwrite: bool = False
 ) -> Mapping[str, object]:
-    return {"key": key, "value": value_fields(value), "allow_overwrite": bool(allow_overwrite)}
+    if type(allow_overwrite) is not bool:
+        raise TypeError("jaxlib takes no other truth value")
+    return {"key": _text(key), "value": value_fields(value), "allow_overwrite": allow_overwrite}
+
+
+def _set_text_arguments(
+    recorder: object, key: str, value: str, allow_overwrite: bool = False
+) -> Mapping[str, object]:
+    return _set_arguments(recorder, key, _text(value), allow_overwrite)
+
+
+def _set_bytes_arguments(
+    recorder: object, key: str, value: bytes, allow_overwrite: bool = False
+) -> Mapping[str, object]:
+    if not isinstance(value, bytes):
+        raise TypeError("jaxlib takes bytes only")
+    return _set_arguments(recorder, key, value, allow_overwrite)
 
 
 def _key_arguments(_: object, key: str) -> Mapping[str, object]:
-    return {"key": key}
+    return {"key": _text(key)}
 
 
 def _get_arguments(_: object, key: str, timeout_in_ms: int) -> Mapping[str, object]:
-    return {"key": key, "timeout_ms": int(timeout_in_ms)}
+    return {"key": _text(key), "timeout_ms": _integer(timeout_in_ms)}
 
 
 def _increment_arguments(_: object, key: str, increment: int) -> Mapping[str, object]:
-    return {"key": key, "increment": int(increment)}
+    return {"key": _text(key), "increment": _integer(increment)}
 
 
 def _barrier_arguments(
     _: object, barrier_id: str, timeout_in_ms: int, process_ids: Any = None
 ) -> Mapping[str, object]:
-    members = None if process_ids is None else sorted(int(process) for process in process_ids)
-    return {"barrier": barrier_id, "timeout_ms": int(timeout_in_ms), "processes": members}
+    listed = [] if process_ids is None else _integers(process_ids)
+    # To jaxlib an empty list is everybody, as none is.
+    members = sorted(listed) or None
+    return {
+        "barrier": _text(barrier_id),
+        "timeout_ms": _integer(timeout_in_ms),
+        "processes": members,
+    }
+
+
+def _text(value: Any) -> str:
+    """What jaxlib takes for text; raises for what it refuses, which is no call."""
+    if not isinstance(value, str):
+        raise TypeError("jaxlib takes text only")
+    value.encode()  # Lone surrogates are refused too.
+    return value
+
+
+def _integer(value: Any) -> int:
+    """What jaxlib takes for a number: all that `int` does, but for floating point."""
+    if isinstance(value, float):
+        raise TypeError("jaxlib takes whole numbers only")
+    return int(value)
+
+
+def _integers(values: Any) -> list[int]:
+    """What jaxlib takes for a list: any sequence that is no text; neither sets nor iterators."""
+    if isinstance(values, str | bytes | Mapping) or not hasattr(type(values), "__getitem__"):
+        raise TypeError("jaxlib takes sequences only")
+    return [_integer(value) for value in values]
 
 
 def _no_arguments(_: object) -> Mapping[str, object]:
@@ -301,8 +352,8 @@ def _number_result(value: Any) -> object:
 _METHODS: dict[str, tuple[str, Arguments, Callable[[Any], object] | None]] = {
     # A live set is written as it is: a dictionary from processes to incarnations.
     "get_live_nodes": (LIVE_PROCESSES, _live_arguments, None),
-    "key_value_set": ("key_value_set", _set_arguments, _no_result),
-    "key_value_set_bytes": ("key_value_set", _set_arguments, _no_result),
+    "key_value_set": ("key_value_set", _set_text_arguments, _no_result),
+    "key_value_set_bytes": ("key_value_set", _set_bytes_arguments, _no_result),
     "blocking_key_value_get": ("key_value_get", _get_arguments, _value_result),
     "blocking_key_value_get_bytes": ("key_value_get", _get_arguments, _value_result),
     "key_value_try_get": ("key_value_try_get", _key_arguments, _value_result),

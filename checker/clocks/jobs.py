@@ -18,6 +18,7 @@ from checker.clocks.offsets import (
 )
 from checker.errors import CheckerError
 from checker.history.events import Fault, Invoke, Start
+from checker.history.gaps import Gap, with_gaps
 from checker.history.history import History
 from checker.history.merge import merge
 from checker.history.parts import (
@@ -67,6 +68,7 @@ def join(
     servers: Sequence[Part] = (),
     largest_ns: int | None = None,
     is_one_job: bool = False,
+    lost: Sequence[int] = (),
 ) -> Joined:
     """Joins the recordings of the processes of one job.
 
@@ -78,6 +80,7 @@ def join(
       servers: Of the service's side. Their events tell the same calls; only their times are used.
       largest_ns: What is known beforehand: no two hosts' wall clocks are further apart.
       is_one_job: Do not ask whether the parts are of one run.
+      lost: Processes of a recording of which nothing can be read.
 
     Raises:
       DifferentJobs: they are not of one run of one job.
@@ -112,6 +115,8 @@ def join(
         rough, report = _by_one_clock(rough, together, hosts, servers, largest_ns)
     everybody = frozenset(range(processes))
     history = merge([_tidied(part, everybody) for part in rough], header)
+    gaps = [part.gap for part in rough if part.is_stopped and not part.is_of_server]
+    history = with_gaps(history, [*gaps, *(Gap(process, None) for process in lost)], RECORDER_LANE)
     return Joined(history, tuple(hosts.names), tuple(report), tuple(notes))
 
 
@@ -319,10 +324,17 @@ def _by_one_clock(
 
     messages = messages_of(together, host_of=host)
     names = dict(enumerate(hosts.names))
+    unused = []
     for index, server in enumerate(servers):
         number = len(hosts.keys) + index
         names[number] = f"the service in {server.path}"
-        messages += messages_between(together, server.history, server_host=number, host_of=host)
+        seen = messages_between(together, server.history, server_host=number, host_of=host)
+        messages += seen
+        if not seen:
+            unused.append(
+                f"{server.path} is not used: no call in it is one of those that the processes recorded; "
+                "it seems to be of another job"
+            )
     try:
         clocks, drift_ns = estimate_drifting(
             messages, range(len(hosts.keys)), largest_ns=largest_ns
@@ -350,7 +362,9 @@ def _by_one_clock(
         )
         for part in parts
     ]
-    return corrected, _clock_sentences(clocks, drift_ns, names, messages)
+    if len(clocks.offsets) > 1:
+        unused = [*_clock_sentences(clocks, drift_ns, names, messages), *unused]
+    return corrected, unused
 
 
 def _clock_sentences(

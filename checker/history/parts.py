@@ -8,6 +8,8 @@ part is read as far as it can be used, and says what could not.
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Final
 from checker.errors import MalformedHistory
 from checker.history.events import Crash, Event, Leave, Start
 from checker.history.fields import INTEGER_MAX, process_numbers, shown
+from checker.history.gaps import Gap
 from checker.history.header import Header
 from checker.history.history import History
 from checker.history.jsonl_reader import LINE_BYTES_MAX, HistoryReader
@@ -35,9 +38,14 @@ PROCESS_MAX: Final = 1_000_000
 SERVICE_MADE: Final = "service_made_ns"
 """The detail of a header that notes a service, and by the clock of its host when that was made."""
 
+STOPPED: Final = ".stopped"
+"""Behind the name of a recording whose recorder stopped before its process did: a file beside it."""
+
 _MERGED: Final = "merged"
 """The detail of a header that lists the recordings of which a history was merged."""
 
+_NAME: Final = re.compile(r"process-([0-9]{1,9})(?:-[0-9]+)?\.jsonl$", re.ASCII)
+_PAGE_BYTES: Final = 4096
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 _NAMES_PROCESSES = (b'"participants":', b'"live":', b'"result":{', b'"failed":')
 
@@ -55,12 +63,14 @@ class Part:
       history: Times by the clock of its host; operations and lifetimes numbered from 0.
       notes: Sentences on what of the file could not be used.
       processes: How many the job has, or None if the recorder did not know.
+      is_stopped: It stopped before its process did, or a copy of it is cut.
     """
 
     path: Path
     history: History
     notes: tuple[str, ...]
     processes: int | None
+    is_stopped: bool = False
 
     @property
     def service_made_ns(self) -> int | None:
@@ -98,6 +108,15 @@ class Part:
         """From the first event to the last one, or None if there is none."""
         events = self.history.events
         return (events[0].time_ns, events[-1].time_ns) if events else None
+
+    @property
+    def gap(self) -> Gap:
+        """What is missing at the end, if it is stopped."""
+        events = self.history.events
+        if events:
+            return Gap(events[-1].process, events[-1].lifetime)
+        process = self.number("process")
+        return Gap(self.history.header.participants[0] if process is None else process, None)
 
     @property
     def is_ended(self) -> bool:
@@ -140,7 +159,44 @@ def read_part(path: str | Path) -> Part:
                 continue
             notes.append(f"nothing behind line {error.line} is used: too many bad lines")
         history = History(reader.header, events, (), tuple(reader.faults))
-        return Part(path, history, (*notes, *reader.notes), processes)
+        part = Part(path, history, (*notes, *reader.notes), processes, is_stopped(path))
+        if part.is_stopped:
+            part = replace(part, notes=(*part.notes, _about_gap(part)))
+        return part
+
+
+def is_stopped(path: Path) -> bool:
+    """Whether a recording stopped before its process did, or was cut when it was copied.
+
+    A process that is killed may leave a line that is cut, too, but only at a page of the file: there
+    Linux interrupts a write.
+    """
+    if path.with_name(path.name + STOPPED).exists():
+        return True
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size % _PAGE_BYTES == 0:
+            return False
+        file.seek(size - 1)
+        return file.read() != b"\n"
+
+
+def process_in_name(path: Path) -> int | None:
+    """Whose an empty recording is, from its name as recorders give it; None for another name."""
+    found = _NAME.search(path.name)
+    number = None if found is None else int(found[1])
+    return None if number is None or number > PROCESS_MAX else number
+
+
+def _about_gap(part: Part) -> str:
+    when = "before anything of it was seen"
+    times = [e.time_ns for e in part.history.events if not isinstance(e, Crash | Leave)]
+    if times:
+        when = f"{(times[-1] - times[0]) / 10**9:.3f} s after its first event"
+    return (
+        f"the recording of process {part.gap.process} stopped {when}; what the process called from "
+        "then on is not known, and calls of unknown outcome stand for it"
+    )
 
 
 def is_merged(path: str | Path) -> bool:
@@ -288,7 +344,13 @@ def with_lifetimes_only(part: Part, kept: Callable[[int, int], bool]) -> Part:
         of_process = numbers.setdefault(key[0], {})
         of_process[key[1]] = len(of_process)
     events = [replace(e, lifetime=numbers[e.process][e.lifetime]) for e in events]
-    return replace(part, history=replace(part.history, events=events))
+    last = part.gap
+    is_last = last.lifetime is None or kept(last.process, last.lifetime)
+    return replace(
+        part,
+        history=replace(part.history, events=events),
+        is_stopped=part.is_stopped and is_last,
+    )
 
 
 def starts_of(part: Part) -> dict[int, int]:

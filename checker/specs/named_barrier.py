@@ -68,8 +68,8 @@ class NamedBarrier(SetSpecification):
     def members_of(self, operation: Operation) -> frozenset[int] | None:
         """The members that a call names, or None if it does not, and cannot be understood."""
         listed = _argument(operation, "processes")
-        if listed is None:
-            return self.participants
+        if listed is None or listed == ():
+            return self.participants  # To the service an empty list is everybody, as none is.
         if not isinstance(listed, tuple) or not all(isinstance(each, int) for each in listed):
             return None
         return frozenset(listed)

@@ -36,6 +36,7 @@ def histories_of(
     servers: Sequence[Part] = (),
     largest_ns: int | None = None,
     is_one_job: bool = False,
+    lost: Sequence[int] = (),
 ) -> list[tuple[Joined, int]]:
     """The history of each job, and of how many recordings it is.
 
@@ -47,6 +48,7 @@ def histories_of(
       servers: As `checker.clocks.join` takes them.
       largest_ns: As there.
       is_one_job: As there.
+      lost: As there.
 
     Raises:
       DifferentJobs: recordings of one service cannot be of one run.
@@ -54,7 +56,7 @@ def histories_of(
     """
 
     def joined(parts: Sequence[Part]) -> Joined:
-        return join(parts, servers=servers, largest_ns=largest_ns, is_one_job=is_one_job)
+        return join(parts, servers=servers, largest_ns=largest_ns, is_one_job=is_one_job, lost=lost)
 
     found: list[tuple[Joined, int]] = []
     for job in jobs:

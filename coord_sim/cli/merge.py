@@ -14,7 +14,7 @@ from checker import MalformedHistory
 from checker.clocks import DifferentJobs, Job, Joined, UnknownClocks, jobs_of
 from checker.clocks.jobs import port_of
 from checker.history import Start
-from checker.history.parts import EmptyRecording, Part, is_merged, read_part
+from checker.history.parts import EmptyRecording, Part, is_merged, process_in_name, read_part
 from checker.printable import printable
 from coord_sim.cli.errors import CommandError, complain, problem_of
 from coord_sim.cli.exit_codes import BAD_INPUT
@@ -108,7 +108,11 @@ def run(options: argparse.Namespace) -> int:
         is_whole = options.force or len(set(map(port_of, clients))) > 1
         jobs = [Job(clients, is_noted=True)] if is_whole else jobs_of([*clients, *noted])
         histories = histories_of(
-            jobs, servers=servers, largest_ns=largest_ns, is_one_job=options.force
+            jobs,
+            servers=servers,
+            largest_ns=largest_ns,
+            is_one_job=options.force,
+            lost=reading.lost,
         )
     except DifferentJobs as error:
         raise CommandError(
@@ -136,11 +140,13 @@ class Reading:
       parts: Those that can be used.
       notes: Sentences on what of them cannot, and on empty ones.
       refused: Sentences on files of which nothing can be used.
+      lost: Processes of empty recordings: they may have done what others tell.
     """
 
     parts: list[Part] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
 
     def read(self, path: Path) -> None:
         """Reads one file."""
@@ -150,6 +156,9 @@ class Reading:
                 part = read_part(path)
             except EmptyRecording as error:
                 self.notes.append(f"{path}: {error.problem}")
+                process = process_in_name(path)
+                if process is not None:
+                    self.lost.append(process)
                 return
             except (MalformedHistory, OSError) as error:
                 self.refused.append(problem_of(error))
@@ -167,7 +176,8 @@ class Reading:
             )
             return
         self.notes += [f"{path}: {note}" for note in part.notes]
-        if not part.history.events and part.service_made_ns is None:
+        is_silent = not part.history.events and not part.is_stopped
+        if is_silent and part.service_made_ns is None:
             name = part.number("process")
             who = "its process" if name is None else f"process {name}"
             self.notes.append(f"{path}: {who} made a client and never connected")

@@ -193,7 +193,7 @@ def _merge(folder: Path, out: Path, *, is_over: bool) -> bool:
     histories: list[tuple[Joined, int]] = []
     for job in jobs_of(reading.parts):
         try:
-            histories += histories_of([job], is_one_job=True)
+            histories += histories_of([job], is_one_job=True, lost=reading.lost)
         except UnknownClocks as error:
             complain(str(error))
             is_merged = False

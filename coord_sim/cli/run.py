@@ -349,6 +349,8 @@ def _run_script(options: argparse.Namespace) -> int:
     for line in service_lines(str(job.out), judged):
         print(line)
     unplanned = [*result.unplanned, *_too_seldom(result, options.heartbeat_timeout)]
+    for note in result.history.notes:
+        print(plain(f"note: {note}"))
     for sentence in unplanned:
         print(plain(f"not planned: {sentence}"))
     if faults and not is_timeout_given:

@@ -56,7 +56,12 @@ from coord_sim.replay.interference import Keys, keys_of, overlap
 from coord_sim.replay.model import UNKNOWN_SERVICE, Model, essence
 from coord_sim.replay.outcome import COULD, COULD_NOT, UNKNOWN, Finding, Replayed
 from coord_sim.replay.requests import OPERATIONS, Requests
-from coord_sim.replay.settings import Settings, may_be_of_several_services, misses_stalls
+from coord_sim.replay.settings import (
+    Settings,
+    may_be_of_several_services,
+    misses_calls,
+    misses_stalls,
+)
 from coord_sim.replay.wording import asked_in_words, state_in_words
 
 STEPS_MAX: Final = 300_000
@@ -224,6 +229,7 @@ class CallerReplay:
         self._unrecorded = (
             sorted(set(history.header.participants) - events) if misses_stalls(history) else []
         )
+        self._misses_calls = misses_calls(history)
         self._service_is_one = not may_be_of_several_services(history)
         self._service_died = any(_SERVICE_DIED.search(fault.name) for fault in history.faults)
         service = settings.service_incarnation
@@ -378,6 +384,7 @@ class CallerReplay:
                         self._untried
                         or self._service_died
                         or self._unrecorded
+                        or self._misses_calls
                         or not self._service_is_one
                     )
                     return self._replayed(UNKNOWN if is_open else COULD_NOT)
@@ -672,6 +679,11 @@ class CallerReplay:
                 f"no call of process {', '.join(map(str, self._unrecorded))} is in this history, and "
                 "others may have been answered as they were because of such calls: merge the recordings "
                 "of all processes (coordlab merge)"
+            )
+        elif verdict == UNKNOWN and self._misses_calls:
+            notes.append(
+                "the recording of a process stopped before the process did, and others may have been "
+                "answered as they were because of what it called then"
             )
         elif verdict == UNKNOWN:
             notes.append(f"of more than {_TOGETHER_MAX} deaths in one tick not all were tried")

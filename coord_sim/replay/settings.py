@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from checker.history import Fail, History, Info
+from checker.history.gaps import NOT_RECORDED
 from coord_sim.core.identifiers import Incarnation, seconds
 from coord_sim.core.semantics import SEMANTICS, SHIPPED, Semantics
 from coord_sim.core.service import TASKS_MAX, ServiceConfig
@@ -155,6 +156,11 @@ def misses_stalls(history: History) -> bool:
 def may_be_of_several_services(history: History) -> bool:
     """Whether it is not known that one service, just started, gave all answers of a history."""
     return any(gap.startswith(SERVICE_UNKNOWN) for gap in history.header.cannot_know)
+
+
+def misses_calls(history: History) -> bool:
+    """Whether the recording of a process stopped, so that others were answered as it called on."""
+    return any(gap.startswith(NOT_RECORDED) for gap in history.header.cannot_know)
 
 
 def _tasks(participants: tuple[int, ...]) -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jax_bridge.recorder.processes import ProcessState, state_of
-from jax_bridge.recorder.program import END
+from jax_bridge.recorder.program import END, REPLACED
 
 _SHUTDOWN = "shutdown"
 """The operation by which a client leaves, as histories call it."""
@@ -239,6 +239,9 @@ def _write_end(watched: _Watched) -> None:
         if last.lifetime is None:
             return  # It never connected, and so never was in the job.
         file.seek(0, os.SEEK_END)
+        if last.is_replaced and not watched.is_replaced:
+            watched.is_replaced = True
+            watched.ended_ns, watched.seen_alive_ns = last.time_ns, 0
         event = _end_event(watched, last.lifetime, last)
         file.write(json.dumps(event, separators=(",", ":")).encode() + b"\n")
 
@@ -252,12 +255,14 @@ class _Last:
       time_ns: Of the last line.
       remark: How the program came to its end by itself, or None if it did not say so.
       has_left: Whether the last call is a `shutdown` that has returned.
+      is_replaced: Whether the last line says that another program takes the process.
     """
 
     lifetime: int | None = None
     time_ns: int = 0
     remark: str | None = None
     has_left: bool = False
+    is_replaced: bool = False
 
     @property
     def ended_well(self) -> bool:
@@ -279,6 +284,8 @@ def _last_of(lines: list[bytes]) -> _Last:
             is_its_call = fields.get("type") == "invoke" and fields.get("id") == answered
             last.has_left = is_its_call and fields.get("operation") == _SHUTDOWN
             break
+        if not last.time_ns:
+            last.is_replaced = str(fields.get("name", "")).endswith(REPLACED)
         last.time_ns = max(last.time_ns, fields["time_ns"])
         _, is_end, how = str(fields.get("name", "")).partition(END)
         if is_end:

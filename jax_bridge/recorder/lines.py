@@ -42,8 +42,14 @@ def header_line(
 
 
 def value_fields(value: str | bytes) -> dict[str, str]:
-    """A value of the key-value store: as text if it is UTF-8, else as base64."""
-    data = value.encode() if isinstance(value, str) else bytes(value)
+    """A value of the key-value store: as text if it is UTF-8, else as base64.
+
+    Raises:
+      TypeError: it is neither text nor bytes.
+    """
+    data = value.encode() if isinstance(value, str) else value
+    if not isinstance(data, bytes):  # `bytes` of a number would be that many zeros.
+        raise TypeError(f"a value is text or bytes, found {type(value).__name__}")
     try:
         return {"text": data.decode()}
     except UnicodeDecodeError:

@@ -8,6 +8,7 @@ wrong with the recording ends the recording, never the program.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import threading
@@ -28,6 +29,12 @@ LIVE_PROCESSES = "live_processes"
 
 REMARKS = "recorder"
 """The lane of what a recorder remarks."""
+
+STOPPED = ".stopped"
+"""Behind the name of a recording that stopped before its process did: an empty file says so.
+
+It needs no block of a disk that is full, and no descriptor of those that a program has closed.
+"""
 
 DEFINITE_CODES = frozenset(
     {
@@ -119,6 +126,7 @@ class ProcessRecorder:
         self._lifetime_of: dict[int, int] = {}
         self._incarnation_of: dict[int, int | None] = {}
         self._lock = threading.RLock()
+        self._path = Path(path).absolute()  # The program may change its folder.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._file: int | None = high_descriptor(descriptor)
         self._lines = EventLines(process)
@@ -186,7 +194,7 @@ class ProcessRecorder:
                     if _append(file, line) != len(line):
                         self.stop(_DISK_FULL)
                 except OSError as error:
-                    self.stop(str(error))
+                    self._write_again(line, error)
         try:
             live = method(client, processes)
         except Exception as error:
@@ -203,8 +211,11 @@ class ProcessRecorder:
                         before, known.answer = self._lines.answer("%d", lifetime, "%d", live)
                         known.live = dict(live)
                     line = before + known.answer % (_now_ns(), number)
-                    if _append(file, line) != len(line):
-                        self.stop(_DISK_FULL)
+                    try:
+                        if _append(file, line) != len(line):
+                            self.stop(_DISK_FULL)
+                    except OSError as error:
+                        self._write_again(line, error)
         except Exception as error:  # noqa: BLE001 - as `never_breaking`
             self.stop(str(error))
         return live
@@ -263,7 +274,10 @@ class ProcessRecorder:
             self._file = None
 
     def stop(self, problem: str) -> None:
-        """Ends the recording, and says why, if standard error is there."""
+        """Ends the recording, leaves a mark beside it, and says why, if standard error is there."""
+        if self._file is not None and self._path.is_file():
+            with contextlib.suppress(OSError):
+                self._path.with_name(self._path.name + STOPPED).touch()
         self._file = None
         complain(f"recording stopped: {problem}")
 
@@ -298,7 +312,18 @@ class ProcessRecorder:
             if _append(self._file, lines) != len(lines):
                 self.stop(_DISK_FULL)
         except OSError as error:
-            self.stop(str(error))
+            self._write_again(lines, error)
+
+    def _write_again(self, lines: bytes, error: OSError) -> None:
+        """If the program has closed the descriptor, as daemons do, the file is opened once more."""
+        try:
+            if error.errno != errno.EBADF:
+                raise error
+            self._file = high_descriptor(os.open(self._path, os.O_WRONLY | os.O_APPEND))
+            if _append(self._file, lines) != len(lines):
+                self.stop(_DISK_FULL)
+        except OSError as last:
+            self.stop(str(last))
 
 
 def _abandon_in_forks(recorder: ProcessRecorder) -> None:

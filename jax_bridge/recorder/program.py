@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import itertools
 import os
 import platform
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from jax_bridge import client_recorder, compat
 from jax_bridge.recorder.complaints import complain
 from jax_bridge.recorder.lines import header_line
 from jax_bridge.recorder.origin import origin_details
-from jax_bridge.recorder.process_recorder import ProcessRecorder
+from jax_bridge.recorder.process_recorder import ProcessRecorder, never_breaking
 from jax_bridge.recorder.processes import as_file_name, host_name
 
 FORMAT = "coordlab record"
@@ -24,6 +26,9 @@ FORMAT = "coordlab record"
 
 END = "the program has come to its end"
 """The remark of a program that ends by itself; none of one that is killed or aborts."""
+
+REPLACED = "the program gives its process to another one (exec)"
+"""The remark of a program that ends so; if it goes on, there was no such program."""
 
 SERVICE_MADE = "service_made_ns"
 """The detail of a header that says when the program began to make a service; it has no events."""
@@ -51,6 +56,7 @@ class ProgramRecorder:
         self._forked_from: int | None = None
         self._began_ns = time.monotonic_ns()
         os.register_at_fork(after_in_child=self._forked)
+        self._see_replacements()
         atexit.register(self._ends)
 
     def record_clients(self, runtime: Any) -> None:
@@ -132,6 +138,21 @@ class ProgramRecorder:
         self._forked_from = os.getppid()
         self._recorders.clear()
         self._of_client.clear()
+
+    def _see_replacements(self) -> None:
+        """Has `os.exec` and its like remarked: nothing else of the program is done then."""
+        for name in ("execv", "execve"):
+            setattr(os, name, self._remarking(getattr(os, name)))
+
+    def _remarking(self, replace: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(replace)
+        def replace_program(*arguments: Any, **named: Any) -> Any:
+            for recorder in self._recorders.values():
+                with never_breaking(recorder):
+                    recorder.remark(REPLACED)
+            return replace(*arguments, **named)
+
+        return replace_program
 
     def _ends(self) -> None:
         """The program ends by itself, after all that it had registered to be done then."""

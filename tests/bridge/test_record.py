@@ -31,12 +31,14 @@ from checker.history import (
     Start,
     dumps,
 )
+from checker.history.gaps import NOT_RECORDED
 from checker.history.jsonl_writer import INLINE_LIVE_SET_MAX
-from checker.history.parts import END_REMARK, RECORDER_LANE, SERVICE_MADE, read_part
+from checker.history.parts import END_REMARK, RECORDER_LANE, SERVICE_MADE, STOPPED, read_part
 from coord_sim.cli.main import main
 from coord_sim.replay.settings import NO_HEARTBEATS
 from jax_bridge import client_recorder
 from jax_bridge.conditions import BLOCK
+from jax_bridge.parts import merged
 from jax_bridge.recorder import lines, process_recorder, program
 from jax_bridge.recorder.process_recorder import ProcessRecorder
 from tests.bridge.test_wrap import PORT, RESTARTED, environment, run
@@ -239,6 +241,115 @@ def test_forks_that_connect_have_a_recording_of_their_own(tmp_path: Path) -> Non
     assert "process 0 registered from two pids: a child of it (pid" in errors
     assert "a fork of" in errors
     assert len(history.header.details["merged"]) == 2  # type: ignore[arg-type]
+
+
+STOPS = (
+    BARE
+    + """
+import resource
+
+def work(client, process):
+    for number in range(20):
+        client.get_live_nodes([0, 1])
+        if (number, process) == (5, 1):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))
+        client.key_value_set(f"{number}/{process}", "x")
+        client.key_value_set("last", f"{number} of {process}", True)
+        client.wait_at_barrier("again", 60_000, [0, 1])
+        client.blocking_key_value_get(f"{number}/{1 - process}", 60_000)
+        client.key_value_dir_get(f"{number}")
+        client.key_value_try_get("last")
+    client.wait_at_barrier("done", 60_000)
+    client.shutdown()
+
+if len(sys.argv) > 1:
+    port = int(sys.argv[1])
+    work(client_of(1), 1)
+else:
+    service = service_for(2)
+    child = subprocess.Popen([sys.executable, sys.argv[0], str(port)])
+    work(client_of(0), 0)
+    assert child.wait() == 0
+"""
+)
+
+
+@pytest.mark.jax
+def test_a_recording_that_stops_early_makes_no_job_invalid(tmp_path: Path) -> None:
+    """What the others were told of its process from then on is explained by calls it may have made."""
+    history, _, errors = recorded(tmp_path, STOPS)
+    assert "coordlab: recording stopped: " in errors
+    assert "the recording of process 1 stopped" in errors
+    assert "the recording of process 0 stopped" not in errors
+    rows = {row.object: row.word for row in check_service(history) if row.verdict is not None}
+    assert set(rows.values()) == {"valid"}, rows
+    assert {"live set", "key 'last'", "barrier 'again'"} <= rows.keys()
+    assert any(gap.startswith(f"{NOT_RECORDED}: process 1 ") for gap in history.header.cannot_know)
+
+
+REFUSED = (
+    BARE
+    + """
+def refused(call, *arguments):
+    try:
+        call(*arguments)
+    except TypeError:
+        return
+    raise AssertionError(arguments)
+
+service = service_for(1)
+client = client_of(0)
+refused(client.key_value_set, "step", 100_000_000)
+refused(client.key_value_set, "step", b"bytes")
+refused(client.key_value_set, "step", "x", 1)
+refused(client.key_value_set_bytes, "step", 100_000_000)
+refused(client.key_value_set_bytes, "step", "text")
+refused(client.key_value_set, 1, "x")
+refused(client.key_value_set, "\\ud800", "x")
+refused(client.key_value_try_get, b"key")
+refused(client.key_value_delete, 1)
+refused(client.key_value_dir_get, None)
+refused(client.blocking_key_value_get, 1, 100)
+refused(client.blocking_key_value_get, "key", 100.0)
+refused(client.key_value_increment, 1, 1)
+refused(client.key_value_increment, "n", 1.0)
+refused(client.wait_at_barrier, 1, 100)
+refused(client.wait_at_barrier, "b", 100, {0})
+refused(client.get_live_nodes, {0})
+client.wait_at_barrier("everybody", 60_000, [])
+client.wait_at_barrier("everybody", 60_000)
+client.key_value_increment("n", "2")
+client.shutdown()
+"""
+)
+
+
+@pytest.mark.jax
+def test_calls_that_jaxlib_refuses_are_not_recorded(tmp_path: Path) -> None:
+    """Whatever its types. An empty list of members is everybody."""
+    history, _, errors = recorded(tmp_path, REFUSED)
+    calls = [event for event in history.events if isinstance(event, Invoke)]
+    assert [call.operation for call in calls] == [
+        "barrier", "barrier", "key_value_increment", "shutdown",
+    ]  # fmt: skip
+    assert [call.arguments["processes"] for call in calls[:2]] == [None, None]
+    assert "stopped" not in errors
+    rows = {row.object: row.word for row in check_service(history)}
+    assert rows["barrier 'everybody'"] == rows["key 'n'"] == "valid"
+
+
+def test_a_line_that_cannot_be_used_does_not_cost_the_history_of_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "process-0-0.jsonl"
+    header = Header(source="processes", participants=(0, 1))
+    by = {"process": 0, "lifetime": 0}
+    part = History(header, [Start(time_ns=5, incarnation=7, **by)])
+    call = {"type": "invoke", "time_ns": 6, **by, "id": 0, "operation": "live_processes"}
+    line = json.dumps({**call, "arguments": {"participants": [0, 99]}})
+    path.write_text(f"{dumps(part)}{line}\n")
+    history = merged(header, {0: [path]}, [], (), began_ns=0)
+    assert [type(event) for event in history.events] == [Start]
+    (note,) = history.notes
+    assert note.startswith("process-0-0.jsonl: line 3 is not used: ")
 
 
 FULL = (
@@ -603,6 +714,20 @@ def test_a_round_that_is_known_is_recorded_as_one_that_is_not(
     assert [type(event) for event in short].count(Fail) == 1
 
 
+@pytest.mark.parametrize("named", [[0, 99], [0, -1], [0, 0.5], {0}])
+def test_a_call_for_processes_that_the_job_has_not_is_not_recorded(
+    tmp_path: Path, named: object, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "part.jsonl"
+    recorder, rounds = recorded_rounds(path, [{0: 5}] * 4, processes=1)
+    client = Client()
+    recorder.start(id(client), 1, 5)
+    assert rounds(client, named) == rounds(client, named) == {0: 5}
+    assert [rounds(client, [0]) for _ in range(2)] == [{0: 5}] * 2
+    assert [type(e) for e in read(path).events] == [Start, Invoke, Ok, Invoke, Ok]
+    assert capfd.readouterr().err == ""
+
+
 def test_a_disk_that_is_full_ends_the_recording_of_rounds_and_not_the_rounds(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -619,6 +744,7 @@ def test_constants_are_those_of_the_format_and_of_conditions() -> None:
     assert process_recorder.REMARKS == RECORDER_LANE
     assert program.END == END_REMARK
     assert program.SERVICE_MADE == SERVICE_MADE
+    assert process_recorder.STOPPED == STOPPED
     assert any(gap.startswith(NO_HEARTBEATS) for gap in program.CANNOT_KNOW)
     assert client_recorder._BLOCK == BLOCK
     events: list[Event] = []

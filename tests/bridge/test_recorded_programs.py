@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from checker import read
-from checker.history import SHUTDOWN, Crash, Event, Invoke, Leave, Start
+from checker.history import SHUTDOWN, Crash, Event, Invoke, Leave, Ok, Start
 from jax_bridge.recorder import ends
 from jax_bridge.recorder.descriptors import high_descriptor
 from jax_bridge.recorder.process_recorder import ProcessRecorder
@@ -251,17 +251,18 @@ os.closerange(3, 4096)
 files = [open(f"{sys.argv[0]}.{number}", "w") for number in range(20)]
 for file in files:
     print("precious", file=file, flush=True)
-client.set("lost")
+client.set("kept")
 for file in files:
     print("end", file=file)
 """
 
 
 def test_a_program_that_closes_all_descriptors_keeps_its_files(tmp_path: Path) -> None:
-    """As daemons do. The numbers that are free then are given to its own files."""
+    """As daemons do; its recording goes on. Its own files get the numbers that are free then."""
     events, errors = recorded(tmp_path, CLOSES)
-    assert [type(event) for event in events[:1]] == [Start]
-    assert "recording stopped: [Errno 9] Bad file descriptor" in errors
+    assert keys(tmp_path / "run.jsonl") == ["kept"]
+    assert [type(event) for event in events] == [Start, Invoke, Ok, Leave]
+    assert "stopped" not in errors
     for number in range(20):
         assert (tmp_path / f"program.py.{number}").read_text() == "precious\nend\n"
 
@@ -292,6 +293,25 @@ print(high_descriptor(os.open(os.devnull, os.O_WRONLY)), os.write(9, b"x"))
     script = tmp_path / "program.py"
     script.write_text(text)
     assert run(sys.executable, str(script)) == (0, "32\n9 1\n", "")
+
+
+def test_a_program_that_takes_another_one_without_a_client_has_not_left(tmp_path: Path) -> None:
+    """What follows in its process is nothing of it. An exec that fails has replaced nothing."""
+    text = """
+client = Client()
+client.connect(5)
+try:
+    os.execv("/nowhere", ["nowhere"])
+except FileNotFoundError:
+    client.set("after it")
+os.execl(sys.executable, sys.executable, "-c", "")
+"""
+    events, _ = recorded(tmp_path, text)
+    end = events[-1]
+    assert isinstance(end, Crash)
+    assert end.cause is not None
+    assert "exec" in end.cause
+    assert keys(tmp_path / "run.jsonl") == ["after it"]
 
 
 # --- the recorder is killed --------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,12 +16,14 @@ from checker.clocks import (
     Offset,
     clock_report,
     estimate,
+    join,
     messages_between,
     messages_of,
     with_uncertainty,
     within,
 )
 from checker.history import Event, Fail, Header, History, Invoke, Ok, Start, loads
+from checker.history.parts import read_part
 from checker.operations import OPEN_NS, Operation, Operations, from_intervals
 from checker.search import check_operations
 from checker.specs import Register, spec_named
@@ -295,3 +298,17 @@ def test_no_time_is_below_zero() -> None:
     assert min(allowed.invoked_ns) == 0
     assert allowed.uncertainty_ns == 4
     assert check_operations(allowed, Register()).word == "valid"
+
+
+def test_a_service_of_another_job_is_said_not_to_be_used(tmp_path: Path) -> None:
+    """Beside the recordings of one host there is no clock to tell of then."""
+    by = {"process": 0, "lifetime": 0}
+    paths = []
+    for number, source in enumerate(("processes", "server")):
+        header = Header(source=source, participants=(0,), details={"host": "a"})
+        start = Start(time_ns=5, incarnation=number, **by)
+        paths.append(tmp_path / f"{source}.jsonl")
+        History(header, [start]).save(paths[-1])
+    part, server = map(read_part, paths)
+    (sentence,) = join([part], servers=[server]).report
+    assert sentence.startswith(f"{paths[1]} is not used: ")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from checker.history import Event, Fault, History, Invoke, Ok, read
+from checker.history.gaps import NOT_RECORDED
 from coord_sim.faults import Crash, Restart
 from coord_sim.moments import When
 from coord_sim.replay import replay, settings_of
@@ -163,6 +164,16 @@ def test_what_may_be_of_several_services_is_unknown() -> None:
     replayed = replay(from_inside(broken, f"{SERVICE_UNKNOWN}: it may have been replaced"))
     assert replayed.verdict == "unknown"
     assert any("whether this history is of one service" in note for note in replayed.notes)
+
+
+def test_what_may_be_the_work_of_calls_that_were_not_recorded_is_unknown() -> None:
+    history = simulate(one_round, Schedule(processes=2, seed=1)).history
+    broken = changed(history, [0])
+    assert replay(broken).verdict == "could not"
+    header = replace(broken.header, cannot_know=(f"{NOT_RECORDED}: process 1 went on",))
+    replayed = replay(replace(broken, header=header))
+    assert replayed.verdict == "unknown"
+    assert any("the recording of a process stopped" in note for note in replayed.notes)
 
 
 GHOST = Schedule(

@@ -193,3 +193,22 @@ def test_says_what_cannot_be_a_call() -> None:
     open_call = recorder.invoke(0, "barrier", None, key="b")
     assert NamedBarrier((0, 1)).malformed(recorder.operations().at(open_call)) is None
     assert NamedBarrier().malformed(recorder.operations().at(open_call)) is not None
+
+
+def test_an_empty_list_of_members_is_everybody() -> None:
+    """As it is to the service; older recordings have it."""
+    recorder = Recorder()
+    everybody: tuple[list[int] | None, ...] = ([], None)
+    for members in everybody:
+        calls = [
+            recorder.invoke(process, "barrier", {"processes": members}, key="b")
+            for process in range(2)
+        ]
+        for call in calls:
+            recorder.ok(call)
+    waiting = recorder.invoke(0, "barrier", {"processes": []}, key="b")
+    recorder.ok(recorder.invoke(1, "barrier", {"processes": None}, key="b"))
+    assert check_barrier(recorder.operations(), NamedBarrier((0, 1))).word == "valid"
+    recorder.ok(waiting)
+    recorder.ok(recorder.invoke(0, "barrier", {"processes": []}, key="b"))
+    assert check_barrier(recorder.operations(), NamedBarrier((0, 1))).word == "invalid"
