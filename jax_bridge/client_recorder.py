@@ -315,18 +315,21 @@ def _text(value: Any) -> str:
     return value
 
 
-def _integer(value: Any) -> int:
-    """What jaxlib takes for a number: all that `int` does, but for floating point."""
+def _integer(value: Any, bits: int = 64) -> int:
+    """What jaxlib takes for a number: all of that size that `int` takes, but for floating point."""
     if isinstance(value, float):
         raise TypeError("jaxlib takes whole numbers only")
-    return int(value)
+    number = int(value)
+    if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+        raise TypeError(f"jaxlib takes numbers of {bits} bits")
+    return number
 
 
 def _integers(values: Any) -> list[int]:
-    """What jaxlib takes for a list: any sequence that is no text; neither sets nor iterators."""
+    """What jaxlib takes for a list of tasks: any sequence but text; neither sets nor iterators."""
     if isinstance(values, str | bytes | Mapping) or not hasattr(type(values), "__getitem__"):
         raise TypeError("jaxlib takes sequences only")
-    return [_integer(value) for value in values]
+    return [_integer(value, 32) for value in values]
 
 
 def _no_arguments(_: object) -> Mapping[str, object]:

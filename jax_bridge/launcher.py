@@ -16,7 +16,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -30,6 +30,7 @@ from coord_sim.moments import SERVICE, When
 from coord_sim.sim import KILLED
 from coord_sim.sim.injection import described
 from coord_sim.sim.run import CRASHED, LEFT, NEVER_STARTED, RAISED, RUNNING, End, LogLine
+from coord_sim.undisturbed import undisturbed
 from jax_bridge import guardian
 from jax_bridge.conditions import Inside
 from jax_bridge.errors import LaunchFailed, RunBroken, ServiceDied
@@ -44,6 +45,7 @@ from jax_bridge.watching import Recording
 
 POLL_S: Final = 0.01
 NS_PER_S: Final = 1_000_000_000
+_INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MARKER: Final = ".coordlab-run"
 """Lies in the folder of a run, which may therefore be replaced by the next run."""
 
@@ -175,7 +177,7 @@ class _Launcher:
         cause = "interrupted" if interrupted else "ended by the launcher"
         history: History | None = None
         while history is None:
-            with contextlib.suppress(KeyboardInterrupt), _undisturbed():
+            with contextlib.suppress(KeyboardInterrupt), undisturbed(*_INTERRUPTS):
                 if interrupted:
                     self.say("interrupted: ending all processes")
                 if not self._last_ends:
@@ -752,18 +754,6 @@ def _end_of(code: int) -> str:
         return f"signal {signal.Signals(-code).name}"
     except ValueError:
         return f"signal {-code}"
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Lets nothing interrupt: a second Ctrl-C must not cost the history that the first one kept."""
-    blocked = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, blocked)  # One that has come already raises here.
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _version(distribution: str) -> str | None:

@@ -108,16 +108,16 @@ class ServiceProcess:
         self._signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """Ends it in order, or else by SIGKILL."""
-        if self._popen is None:
-            return
-        self._signal(signal.SIGCONT)
-        self._signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._popen.wait(STOP_TIMEOUT_S)
-        self.kill()
+        """Ends it for good: in order, or else by SIGKILL."""
+        if self._popen is not None:
+            self._signal(signal.SIGCONT)
+            self._signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(STOP_TIMEOUT_S)
+            self.kill()
         if self._held_port is not None:
             self._held_port.close()
+            self._held_port = None
 
     def _signal(self, number: signal.Signals) -> None:
         if self._popen is not None and self._popen.poll() is None:

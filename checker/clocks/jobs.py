@@ -116,7 +116,8 @@ def join(
     everybody = frozenset(range(processes))
     history = merge([_tidied(part, everybody) for part in rough], header)
     gaps = [part.gap for part in rough if part.is_stopped and not part.is_of_server]
-    history = with_gaps(history, [*gaps, *(Gap(process, None) for process in lost)], RECORDER_LANE)
+    gaps += [Gap(process, None) for process in lost if process in everybody]
+    history = with_gaps(history, gaps, RECORDER_LANE)
     return Joined(history, tuple(hosts.names), tuple(report), tuple(notes))
 
 

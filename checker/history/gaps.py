@@ -107,13 +107,17 @@ class _Filling:
         self._next_lifetime = 1 + max((event.lifetime for event in self._mine), default=-1)
         self._lifetime = gap.lifetime
         self._since: Event | None = None
-        self._until_ns: int | None = None
+        ends_ns = []
         for event in self._mine:
             if event.lifetime == gap.lifetime:
                 if isinstance(event, Crash | Leave):
-                    self._until_ns = event.time_ns
+                    ends_ns.append(_latest_ns(event))
                 else:
                     self._since = event
+            elif gap.lifetime is not None and event.lifetime > gap.lifetime:
+                if isinstance(event, Start):
+                    ends_ns.append(_latest_ns(event))
+        self._until_ns = min(ends_ns, default=None)
         self._added: list[Event] = []
 
     @property
@@ -122,6 +126,10 @@ class _Filling:
         if self._since is not None:
             return self._since.time_ns
         return min((event.time_ns for event in self._history.events), default=0)
+
+    def _is_over_before(self, call: Invoke) -> bool:
+        """Whether the process had ended when a call of another one began."""
+        return self._until_ns is not None and _earliest_ns(call) > self._until_ns
 
     def filled(self, lane: str) -> History:
         """The history with it."""
@@ -164,8 +172,9 @@ class _Filling:
         """A call that may have been made, at the time of an event, or when the recording stopped."""
         if at is None or at.time_ns < self._from_ns:
             at = self._since
+        time_ns = self._from_ns if at is None else at.time_ns
         call = Invoke(
-            time_ns=self._from_ns if at is None else at.time_ns,
+            time_ns=time_ns if self._until_ns is None else min(time_ns, self._until_ns),
             process=self._process,
             lifetime=lifetime,
             id=self._next_id,
@@ -198,18 +207,24 @@ class _Filling:
             if incarnation not in started:
                 if None in started:
                     incarnation = None
+                elif self._is_over_before(rounds[0].latest):
+                    continue
                 else:
                     started[incarnation] = self._start(incarnation, rounds[0].latest)
             start = started[incarnation]
             if start is None:
                 continue
+            arguments = rounds[0].latest.arguments
+            in_time = sum(not self._is_over_before(each.latest) for each in rounds)
             # It is not defined in which round each is of two that are open at once.
-            count = len(rounds) if len(rounds) <= ROUNDS_MAX else ROUNDS_MAX + 2
+            count = in_time if in_time <= ROUNDS_MAX else ROUNDS_MAX + 2
             for index in range(count):
-                arguments = rounds[0].latest.arguments
                 call = self._call(LIVE_PROCESSES, arguments, start.lifetime, start)
                 if index < ROUNDS_MAX:
                     self._added.append(_info(call, call.time_ns))
+            if in_time < len(rounds) and in_time <= ROUNDS_MAX:
+                # It may have ended inside one call, which the next round then has; no later one has it.
+                self._call(LIVE_PROCESSES, arguments, start.lifetime, start)
 
     def _open_calls(self) -> list[Invoke]:
         calls: dict[int, Invoke] = {}
@@ -276,11 +291,11 @@ class _Filling:
             ):
                 if found is not None:
                     yield found
-                until_ns = event.time_ns + event.uncertainty_ns
+                until_ns = _latest_ns(event)
                 found = _Round(participants, answer, set(), until_ns, call)
                 open_rounds[key] = found
             found.callers.add(call.process)
-            found.until_ns = min(found.until_ns, event.time_ns + event.uncertainty_ns)
+            found.until_ns = min(found.until_ns, _latest_ns(event))
             if _earliest_ns(call) > _earliest_ns(found.latest):
                 found.latest = call
         yield from open_rounds.values()
@@ -298,22 +313,35 @@ class _Filling:
             if event.time_ns > self._from_ns and self._process in (members or self._everybody):
                 passed[call.arguments.get("barrier")][call.process].append(call)
         for of_barrier in passed.values():
-            for call in max(of_barrier.values(), key=len):
+            for call in max(map(self._possible, of_barrier.values()), key=len):
                 arguments = {k: v for k, v in call.arguments.items() if k != "counter"}
                 self._call(_BARRIER, arguments, self._apart, None)
+
+    def _possible(self, calls: Sequence[Invoke]) -> list[Invoke]:
+        """Calls of another at a barrier that the process can have met: one of them after its end."""
+        late = [call for call in calls if self._is_over_before(call)]
+        return [call for call in calls if call not in late[1:]]
 
     # --- the store ---------------------------------------------------------------------------------
 
     def _store(self) -> None:
         """Whoever found another value than the one that was seen last was not the one who set it."""
         store = _Store()
+        found_late: set[object] = set()
         for event in self._history.events:
             if not isinstance(event, Ok | Fail):
                 continue
-            for operation, arguments in store.changes(self._calls[event.id], event):
-                if event.time_ns > self._from_ns:
-                    # No earlier than needed: a call that may come at any time is dear to a search.
-                    self._call(operation, arguments, self._apart, self._calls[event.id])
+            call = self._calls[event.id]
+            for operation, arguments in store.changes(call, event):
+                if event.time_ns <= self._from_ns:
+                    continue
+                if self._is_over_before(call):
+                    # What was done last to a key may be found at any time; it does not change again.
+                    if arguments["key"] in found_late:
+                        continue
+                    found_late.add(arguments["key"])
+                # No earlier than needed: a call that may come at any time is dear to a search.
+                self._call(operation, arguments, self._apart, call)
 
 
 @dataclass(slots=True)
@@ -406,6 +434,10 @@ def _info(call: Invoke, time_ns: int) -> Info:
         message=RECORDING_STOPPED,
         uncertainty_ns=call.uncertainty_ns,
     )
+
+
+def _latest_ns(event: Event) -> int:
+    return event.time_ns + event.uncertainty_ns
 
 
 def _earliest_ns(event: Event) -> int:

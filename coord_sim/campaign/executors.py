@@ -16,6 +16,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, ParamSpec, TypeVar
 
 from coord_sim.errors import CoordSimError
+from coord_sim.undisturbed import undisturbed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,11 +55,8 @@ class _Worker(SpawnProcess):
     """A process that an interrupt does not reach while it starts, either."""
 
     def start(self) -> None:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with undisturbed(signal.SIGINT):
             super().start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Context(SpawnContext):

@@ -137,7 +137,7 @@ def _started(
       environment: All of it.
       is_leader: Whether it gets a group of its own; then all of the group get the signals.
     """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     before = {}
 
     def prepare() -> None:
@@ -146,6 +146,7 @@ def _started(
         end_with_parent(signal.SIGKILL)
 
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
         try:
             program = subprocess.Popen(
                 command,

@@ -37,6 +37,10 @@ class RecordingFile:
         try:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
                 _lock(descriptor, self.path)
+                if not os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                    raise _taken(
+                        self.path
+                    )  # Its head was replaced meanwhile, and the file with it.
                 os.ftruncate(descriptor, 0)
         except BaseException:
             os.close(descriptor)
@@ -114,6 +118,16 @@ def _lock(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OSError(errno.EBUSY, "another process is recording to it", str(path)) from None
+        raise _taken(path) from None
     except OSError as error:
         _log.debug("%s cannot be locked: %s", path, error)
+
+
+def _see_that_it_is_still(descriptor: int, path: Path) -> None:
+    """Who records there may have replaced the head, and the file with it, before the lock was had."""
+    if not os.path.samestat(os.fstat(descriptor), path.stat()):
+        raise _taken(path)
+
+
+def _taken(path: Path) -> OSError:
+    return OSError(errno.EBUSY, "another process is recording to it", str(path))

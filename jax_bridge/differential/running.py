@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from coord_sim.sim.case import Case
 from coord_sim.sim.shrinking import size_of
+from coord_sim.undisturbed import undisturbed
 from jax_bridge.differential.arms import SERVICES, Arm, other_service, run_arm
 from jax_bridge.differential.comparison import Verdict
 from jax_bridge.differential.saving import first_difference, save_difference, story_of
@@ -100,9 +100,10 @@ def run_cases(cases: Iterable[tuple[str, Case]], plan: Plan, jobs: int) -> Itera
         initargs=(os.getpid(),),
     )
     running: set[Future[Result]] = set()
+    resource_tracker.ensure_running()  # When it starts it unblocks what is blocked below.
     try:
         for name, case, service in coming:
-            with _undisturbed():
+            with undisturbed(signal.SIGINT):  # Workers that are started here too.
                 running.add(pool.submit(run_case, name, case, service, plan))
             if len(running) > jobs:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -203,14 +204,3 @@ def _end_with_pool(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Holds Ctrl-C back, for workers that are started here too, until they have come up."""
-    resource_tracker.ensure_running()  # When it starts it unblocks what is blocked here.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

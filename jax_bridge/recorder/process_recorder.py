@@ -225,6 +225,8 @@ class ProcessRecorder:
         text = str(error)
         code = _CODE.match(text)
         name = code[1] if code else type(error).__name__
+        if isinstance(error, TypeError):
+            name = "INVALID_ARGUMENT"  # Of types that this jaxlib does not take: there was no call.
         with self._lock:
             line = self._lines.error(
                 _now_ns(),
@@ -269,9 +271,10 @@ class ProcessRecorder:
     def abandon(self) -> None:
         """Writes nothing from now on: in a fork, the file is the parent's."""
         self._lock = threading.RLock()  # Another thread of the parent may have held the old one.
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # The program may have closed it.
+                os.close(file)
 
     def stop(self, problem: str) -> None:
         """Ends the recording, leaves a mark beside it, and says why, if standard error is there."""

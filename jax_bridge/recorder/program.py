@@ -28,7 +28,10 @@ END = "the program has come to its end"
 """The remark of a program that ends by itself; none of one that is killed or aborts."""
 
 REPLACED = "the program gives its process to another one (exec)"
-"""The remark of a program that ends so; if it goes on, there was no such program."""
+"""The remark of a program that ends so."""
+
+NOT_REPLACED = "the program goes on: there is no such other one"
+"""The remark that takes that back."""
 
 SERVICE_MADE = "service_made_ns"
 """The detail of a header that says when the program began to make a service; it has no events."""
@@ -147,12 +150,19 @@ class ProgramRecorder:
     def _remarking(self, replace: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(replace)
         def replace_program(*arguments: Any, **named: Any) -> Any:
-            for recorder in self._recorders.values():
-                with never_breaking(recorder):
-                    recorder.remark(REPLACED)
-            return replace(*arguments, **named)
+            self._remark(REPLACED)
+            try:
+                return replace(*arguments, **named)
+            except BaseException:
+                self._remark(NOT_REPLACED)
+                raise
 
         return replace_program
+
+    def _remark(self, sentence: str) -> None:
+        for recorder in self._recorders.values():
+            with never_breaking(recorder):
+                recorder.remark(sentence)
 
     def _ends(self) -> None:
         """The program ends by itself, after all that it had registered to be done then."""

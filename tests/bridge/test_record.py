@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -315,10 +316,19 @@ refused(client.key_value_increment, 1, 1)
 refused(client.key_value_increment, "n", 1.0)
 refused(client.wait_at_barrier, 1, 100)
 refused(client.wait_at_barrier, "b", 100, {0})
+refused(client.wait_at_barrier, "b", 100, [2**31])
+refused(client.wait_at_barrier, "b", 2**63)
+refused(client.blocking_key_value_get, "key", 2**63)
+refused(client.key_value_increment, "n", 2**63)
 refused(client.get_live_nodes, {0})
 client.wait_at_barrier("everybody", 60_000, [])
 client.wait_at_barrier("everybody", 60_000)
-client.key_value_increment("n", "2")
+client.key_value_increment("n", 1)
+try:
+    client.key_value_increment("n", "2")  # jaxlib 0.10 takes a number as text, 0.12 does not.
+except TypeError:
+    client.key_value_increment("n", 2)
+client.key_value_increment("n", 0)
 client.shutdown()
 """
 )
@@ -329,9 +339,10 @@ def test_calls_that_jaxlib_refuses_are_not_recorded(tmp_path: Path) -> None:
     """Whatever its types. An empty list of members is everybody."""
     history, _, errors = recorded(tmp_path, REFUSED)
     calls = [event for event in history.events if isinstance(event, Invoke)]
-    assert [call.operation for call in calls] == [
-        "barrier", "barrier", "key_value_increment", "shutdown",
-    ]  # fmt: skip
+    kinds = ["barrier", "key_value_increment", "shutdown"]
+    assert [kind for kind, _ in itertools.groupby(call.operation for call in calls)] == kinds
+    results = [event.result for event in history.events if isinstance(event, Ok)]
+    assert [result for result in results if result is not None] == [1, 3, 3]
     assert [call.arguments["processes"] for call in calls[:2]] == [None, None]
     assert "stopped" not in errors
     rows = {row.object: row.word for row in check_service(history)}

@@ -267,6 +267,24 @@ def test_a_program_that_closes_all_descriptors_keeps_its_files(tmp_path: Path) -
         assert (tmp_path / f"program.py.{number}").read_text() == "precious\nend\n"
 
 
+def test_a_fork_of_a_program_that_closed_its_descriptors_writes_nothing(tmp_path: Path) -> None:
+    """The recording is the parent's, whose file would be opened again."""
+    text = """
+client = Client()
+client.connect(5)
+mine = client.mine
+os.closerange(3, 4096)
+if not (child := os.fork()):
+    mine.ok(id(client), mine.invoke(id(client), "key_value_delete", {"key": "of the child"}), None)
+    os._exit(0)
+os.waitpid(child, 0)
+client.set("of the parent")
+"""
+    _, errors = recorded(tmp_path, text)
+    assert keys(tmp_path / "run.jsonl") == ["of the parent"]
+    assert "Traceback" not in errors
+
+
 def test_the_recorders_descriptor_is_high_and_not_inherited(tmp_path: Path) -> None:
     recorder = ProcessRecorder(tmp_path / "part.jsonl", process=0, processes=1)
     assert recorder._file is not None
@@ -312,6 +330,22 @@ os.execl(sys.executable, sys.executable, "-c", "")
     assert end.cause is not None
     assert "exec" in end.cause
     assert keys(tmp_path / "run.jsonl") == ["after it"]
+
+
+def test_an_exec_that_fails_is_not_the_end(tmp_path: Path) -> None:
+    text = """
+client = Client()
+client.connect(5)
+try:
+    os.execvp("no-such-program", ["no-such-program"])
+except FileNotFoundError:
+    os.kill(os.getpid(), 9)
+"""
+    events, _ = recorded(tmp_path, text, code=137)
+    end = events[-1]
+    assert isinstance(end, Crash)
+    assert end.cause is not None
+    assert "SIGKILL" in end.cause
 
 
 # --- the recorder is killed --------------------------------------------------------------------------

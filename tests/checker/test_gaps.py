@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from checker import Invalid, LiveProcesses, check_service, read, verdict
-from checker.history import LIVE_PROCESSES, Event, Header, History, Info, Invoke, Ok, Start
+from checker.history import (
+    LIVE_PROCESSES,
+    Crash,
+    Event,
+    Header,
+    History,
+    Info,
+    Invoke,
+    Ok,
+    Start,
+)
 from checker.history.gaps import NOT_RECORDED, RECORDING_STOPPED, ROUNDS_MAX, Gap, with_gaps
 from checker.history.parts import RECORDER_LANE, STOPPED
 from coord_sim.cli.main import main
@@ -185,3 +196,59 @@ def test_an_incarnation_that_only_others_tell_has_started() -> None:
     assert violations(filled) == []
     assert any(isinstance(e, Start) and e.incarnation == 7 for e in filled.events)
     assert any(isinstance(event, Info) for event in filled.events)
+
+
+_Call: TypeAlias = tuple[str, dict[str, object], object]
+
+ALIVE: _Call = (LIVE_PROCESSES, {}, {0: 5, 1: 6})
+STRANGE: _Call = (LIVE_PROCESSES, {}, {0: 5, 1: 77})
+PASSED: _Call = ("barrier", {"barrier": "b", "processes": None}, None)
+
+
+def found(value: str) -> _Call:
+    return "key_value_get", {"key": "k"}, {"text": value}
+
+
+@pytest.mark.parametrize(
+    ("end", "calls", "is_explained"),
+    [
+        ("crash", (ALIVE,), True),  # It may have ended inside the barrier.
+        ("crash", (ALIVE, ALIVE, ALIVE), False),
+        ("restart", (ALIVE,), False),  # As above, and its successor is there.
+        *(
+            (end, calls, is_explained)
+            for end in ("crash", "restart")
+            for calls, is_explained in (
+                ((STRANGE,), False),
+                ((PASSED,), True),
+                ((PASSED, PASSED, PASSED), False),
+                ((found("its last"), found("its last")), True),
+                ((found("its last"), found("another")), False),
+            )
+        ),
+    ],
+)
+def test_who_has_ended_explains_no_more_than_what_was_under_way(
+    end: str, calls: Sequence[_Call], is_explained: bool
+) -> None:
+    """Its recording stopped before; its end, or the start of its successor, is recorded."""
+    by = {"process": 0, "lifetime": 0}
+    ended: Event = Crash(time_ns=30, process=1, lifetime=0, cause="signal SIGKILL")
+    if end == "restart":
+        ended = Start(time_ns=30, process=1, lifetime=1, incarnation=8)
+    events: list[Event] = [
+        Start(time_ns=1, incarnation=5, **by),
+        Start(time_ns=2, process=1, lifetime=0, incarnation=6),
+        ended,
+    ]
+    for number, (operation, arguments, result) in enumerate(calls):
+        time_ns = 100 + 10 * number
+        call = {"id": number, **by}
+        events.append(Invoke(time_ns=time_ns, operation=operation, arguments=arguments, **call))
+        events.append(Ok(time_ns=time_ns + 1, result=result, **call))
+    history = History(Header(source="processes", participants=(0, 1)), events)
+    filled = with_gaps(history, [Gap(1, 0)], RECORDER_LANE)
+    assert (
+        not any(isinstance(each, Invalid) for each in verdicts(filled).values())
+    ) == is_explained
+    assert all(event.time_ns <= 30 for event in filled.events if event.process == 1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from checker import read
+from checker import check_service, read
 from checker.history import Event, Header, History, Invoke, Ok, Start, dumps
 from tests.cli.test_merge import WALL_NS, merge_files, write_part
 
@@ -43,6 +44,38 @@ def note_service(path: Path, at_s: float, *, host: str = "a") -> None:
 def starts(path: Path) -> set[tuple[int, int, int | None]]:
     events = read(path).events
     return {(e.process, e.lifetime, e.incarnation) for e in events if isinstance(e, Start)}
+
+
+def test_a_recording_that_stopped_lacks_calls_at_later_services_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Process 1 waits at a barrier of the second job, and was last recorded in the first."""
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    both: list[Event] = []
+    for number, at_s in enumerate((100.0, 200.0)):
+        note_service(parts / f"service-{number}.jsonl", at_s)
+        by = {"process": 0, "lifetime": number}
+        at_ns = round(at_s * S)
+        barrier = {"barrier": "b", "processes": None}
+        both += [
+            Start(time_ns=at_ns + 1, incarnation=10 + number, **by),
+            Invoke(time_ns=at_ns + 2, id=number, operation="barrier", arguments=barrier, **by),
+            Ok(time_ns=at_ns + 9, id=number, result=None, **by),
+        ]
+    header = Header(source="processes", participants=(0, 1))
+    other = [replace(e, process=1) for e in both if e.lifetime == 0]
+    write_part(parts / "0.jsonl", History(header, both), (0,))
+    write_part(parts / "1.jsonl", History(header, other), (1,))
+    out = tmp_path / "run.jsonl"
+    second = tmp_path / "run-2.jsonl"
+    merge_files(capsys, parts, "--out", out)
+    assert "invalid" in {row.word for row in check_service(read(second))}
+    (parts / "1.jsonl.stopped").touch()
+    _, errors = merge_files(capsys, parts, "--out", out)
+    for path in (out, second):
+        assert {row.word for row in check_service(read(path))} == {"valid"}
+    assert "the recording of process 1 stopped" in errors
 
 
 def test_each_service_has_a_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
