@@ -37,10 +37,7 @@ class RecordingFile:
         try:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
                 _lock(descriptor, self.path)
-                if not os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                    raise _taken(
-                        self.path
-                    )  # Its head was replaced meanwhile, and the file with it.
+                _see_that_it_is_still(descriptor, self.path)
                 os.ftruncate(descriptor, 0)
         except BaseException:
             os.close(descriptor)
