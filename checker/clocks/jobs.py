@@ -24,6 +24,7 @@ from checker.history.merge import merge
 from checker.history.parts import (
     END_REMARK,
     RECORDER_LANE,
+    STAND_IN,
     Part,
     header_of_all,
     starts_of,
@@ -35,6 +36,9 @@ JOB_GAP_NS: Final = 600 * 10**9
 
 DRIFT_MAX_NS: Final = 10**9
 """Clocks that move further apart than this in a run were set, or are of different runs."""
+
+_UNSEEN_MAX: Final = 5_000_000
+"""So many processes without a recording, times events: what they may have called costs as much."""
 
 
 class DifferentJobs(CheckerError):
@@ -54,12 +58,16 @@ class Joined:
       hosts: The names of the hosts, the one first whose clock is taken.
       report: Sentences on the clocks; nothing if there is one.
       notes: Sentences on what is odd or missing.
+      processes: Of how many something was recorded.
+      starts: How many of their starts.
     """
 
     history: History
     hosts: tuple[str, ...]
     report: tuple[str, ...]
     notes: tuple[str, ...]
+    processes: int
+    starts: int
 
 
 def join(
@@ -115,10 +123,33 @@ def join(
         rough, report = _by_one_clock(rough, together, hosts, servers, largest_ns)
     everybody = frozenset(range(processes))
     history = merge([_tidied(part, everybody) for part in rough], header)
+    recorded = history.events
     gaps = [part.gap for part in rough if part.is_stopped and not part.is_of_server]
-    gaps += [Gap(process, None) for process in lost if process in everybody]
+    unseen = _without_recording(rough, everybody)
+    if 0 < len(unseen) * len(history.events) <= _UNSEEN_MAX:
+        notes.append(
+            f"no recording is of process {', '.join(map(str, unseen))}: what it called is not known, "
+            f"and {STAND_IN}"
+        )
+        gaps += [Gap(process, None) for process in unseen]
+    gaps += [Gap(process, None) for process in lost if process in everybody - set(unseen)]
     history = with_gaps(history, gaps, RECORDER_LANE)
-    return Joined(history, tuple(hosts.names), tuple(report), tuple(notes))
+    return Joined(
+        history,
+        tuple(hosts.names),
+        tuple(report),
+        tuple(notes),
+        processes=len({event.process for event in recorded}),
+        starts=sum(isinstance(event, Start) for event in recorded),
+    )
+
+
+def _without_recording(parts: Sequence[Part], everybody: frozenset[int]) -> list[int]:
+    """The processes of a job of which there is none; those that never connected have one."""
+    seen = {part.number("process") for part in parts}
+    for part in parts:
+        seen.update(part.numbers)
+    return sorted(everybody - seen)
 
 
 # --- which recordings belong together ----------------------------------------------------------------

@@ -10,12 +10,12 @@ known, and not whether it was the same before and after a time when nobody was c
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from checker.clocks.jobs import clock_key, port_of
-from checker.history.events import Crash, Leave, Start
+from checker.history.events import Start
 from checker.history.parts import Part, with_lifetimes_only
 
 CLOCKS_APART_NS: Final = 2 * 10**9
@@ -62,16 +62,12 @@ def jobs_of(parts: Sequence[Part]) -> list[Job]:
     for services in made.values():
         services.sort(key=lambda service: service.wall_ns)
     jobs: defaultdict[tuple[str | None, int], list[Part]] = defaultdict(list)
-    clients = [part for part in parts if part.service_made_ns is None]
-    for part in clients:
-        port = port_of(part)
-        for number, of_service in _by_service(part, made[port], ahead_ns).items():
-            jobs[port, number].append(of_service)
-    for part in clients:
-        port = port_of(part)
-        for number in _not_recorded(part, made[port], ahead_ns):
-            if (port, number) in jobs:
-                _add_gap(part, jobs[port, number])
+    for part in parts:
+        if part.service_made_ns is None:
+            port = port_of(part)
+            split = _by_service(part, made[port], ahead_ns)
+            for number, of_service in split.items():
+                jobs[port, number].append(of_service)
     found = [Job(job, number > 0) for (_, number), job in jobs.items()]
     return sorted(found, key=lambda job: _begun(job.parts))
 
@@ -102,10 +98,6 @@ def in_turn(parts: Sequence[Part]) -> list[list[Part]]:
     for part in parts:
         for number, piece in _by_service(part, anew, ahead_ns).items():
             found[number].append(piece)
-    for part in parts:
-        for number in _not_recorded(part, anew, ahead_ns):
-            if number in found:
-                _add_gap(part, found[number])
     return [found[number] for number in sorted(found)]
 
 
@@ -117,44 +109,19 @@ def _wall_clocks(parts: Sequence[Part]) -> dict[str, int]:
     return ahead_ns
 
 
-def _number_at(
-    time_ns: int, part: Part, services: Sequence[_Made], ahead_ns: Mapping[str, int]
-) -> int:
-    """How many services had been made by a time of a recording."""
-    key = clock_key(part)
-    wall_ns = time_ns + ahead_ns[key] + CLOCKS_APART_NS
-    return sum(
-        time_ns >= service.time_ns if service.clock == key else wall_ns >= service.wall_ns
-        for service in services
-    )
-
-
-def _not_recorded(
-    part: Part, services: Sequence[_Made], ahead_ns: Mapping[str, int]
-) -> Iterable[int]:
-    """The services, by number, that a process may have come to after its recording had stopped."""
-    events = part.history.events
-    if not part.is_stopped or not events:
-        return ()
-    last = _number_at(max(event.time_ns for event in events), part, services, ahead_ns)
-    is_ended = isinstance(events[-1], Crash | Leave)
-    known = max(_by_service(part, services, ahead_ns))
-    return range(known + 1, (last if is_ended else len(services)) + 1)
-
-
-def _add_gap(part: Part, job: list[Part]) -> None:
-    """Says that a process may be in a job, unless another recording tells it there."""
-    if all(other.gap.process != part.gap.process for other in job):
-        job.append(replace(part, history=replace(part.history, events=[], faults=())))
-
-
 def _by_service(
     part: Part, services: Sequence[_Made], ahead_ns: Mapping[str, int]
 ) -> dict[int, Part]:
     """What a recording tells of each service, by its number; 0 is one from before all that are noted."""
+    key = clock_key(part)
 
     def number_at(time_ns: int) -> int:
-        return _number_at(time_ns, part, services, ahead_ns)
+        """How many services had been made by then."""
+        wall_ns = time_ns + ahead_ns[key] + CLOCKS_APART_NS
+        return sum(
+            time_ns >= service.time_ns if service.clock == key else wall_ns >= service.wall_ns
+            for service in services
+        )
 
     connected_ns: dict[tuple[int, int], int] = {}
     for event in part.history.events:

@@ -41,11 +41,12 @@ SERVICE_MADE: Final = "service_made_ns"
 STOPPED: Final = ".stopped"
 """Behind the name of a recording whose recorder stopped before its process did: a file beside it."""
 
+STAND_IN: Final = "calls of unknown outcome stand for it"
+
 _MERGED: Final = "merged"
 """The detail of a header that lists the recordings of which a history was merged."""
 
 _NAME: Final = re.compile(r"process-([0-9]{1,9})(?:-[0-9]+)?\.jsonl$", re.ASCII)
-_PAGE_BYTES: Final = 4096
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 _NAMES_PROCESSES = (b'"participants":', b'"live":', b'"result":{', b'"failed":')
 
@@ -160,24 +161,17 @@ def read_part(path: str | Path) -> Part:
             notes.append(f"nothing behind line {error.line} is used: too many bad lines")
         history = History(reader.header, events, (), tuple(reader.faults))
         part = Part(path, history, (*notes, *reader.notes), processes, is_stopped(path))
-        if part.is_stopped:
+        if part.is_stopped and not part.is_of_server:
             part = replace(part, notes=(*part.notes, _about_gap(part)))
         return part
 
 
 def is_stopped(path: Path) -> bool:
-    """Whether a recording stopped before its process did, or was cut when it was copied.
-
-    A process that is killed may leave a line that is cut, too, but only at a page of the file: there
-    Linux interrupts a write.
-    """
+    """Whether a recording stopped before its process did, was cut when it was copied, or by SIGKILL."""
     if path.with_name(path.name + STOPPED).exists():
         return True
     with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        if size % _PAGE_BYTES == 0:
-            return False
-        file.seek(size - 1)
+        file.seek(-1, os.SEEK_END)
         return file.read() != b"\n"
 
 
@@ -195,7 +189,7 @@ def _about_gap(part: Part) -> str:
         when = f"{(times[-1] - times[0]) / 10**9:.3f} s after its first event"
     return (
         f"the recording of process {part.gap.process} stopped {when}; what the process called from "
-        "then on is not known, and calls of unknown outcome stand for it"
+        f"then on is not known, and {STAND_IN}"
     )
 
 

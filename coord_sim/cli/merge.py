@@ -13,8 +13,15 @@ from typing import Any
 from checker import MalformedHistory
 from checker.clocks import DifferentJobs, Job, Joined, UnknownClocks, jobs_of
 from checker.clocks.jobs import port_of
-from checker.history import Start
-from checker.history.parts import EmptyRecording, Part, is_merged, process_in_name, read_part
+from checker.history.parts import (
+    STAND_IN,
+    STOPPED,
+    EmptyRecording,
+    Part,
+    is_merged,
+    process_in_name,
+    read_part,
+)
 from checker.printable import printable
 from coord_sim.cli.errors import CommandError, complain, problem_of
 from coord_sim.cli.exit_codes import BAD_INPUT
@@ -27,6 +34,7 @@ from coord_sim.cli.recordings import (
 )
 from coord_sim.cli.terminal import Progress, plain
 from jax_bridge.recorder.preparation import parts_of
+from jax_bridge.recorder.processes import clock_id, state_of
 
 NS_PER_S = 1_000_000_000
 
@@ -140,7 +148,7 @@ class Reading:
       parts: Those that can be used.
       notes: Sentences on what of them cannot, and on empty ones.
       refused: Sentences on files of which nothing can be used.
-      lost: Processes of empty recordings: they may have done what others tell.
+      lost: Processes whose recordings stopped at once: they may have done what others tell.
     """
 
     parts: list[Part] = field(default_factory=list)
@@ -157,7 +165,7 @@ class Reading:
             except EmptyRecording as error:
                 self.notes.append(f"{path}: {error.problem}")
                 process = process_in_name(path)
-                if process is not None:
+                if process is not None and path.with_name(path.name + STOPPED).exists():
                     self.lost.append(process)
                 return
             except (MalformedHistory, OSError) as error:
@@ -175,6 +183,12 @@ class Reading:
                 "recordings of single processes, and this looks like the result of a merge"
             )
             return
+        if not part.is_ended and not part.is_stopped and _is_running(part):
+            running = (
+                f"process {part.gap.process} runs still; what it calls from here on is not known, and "
+                f"{STAND_IN}"
+            )
+            part = replace(part, is_stopped=True, notes=(*part.notes, running))
         self.notes += [f"{path}: {note}" for note in part.notes]
         is_silent = not part.history.events and not part.is_stopped
         if is_silent and part.service_made_ns is None:
@@ -189,6 +203,16 @@ class Reading:
             complain(sentence)
         for sentence in self.notes:
             print(f"coordlab: {printable(sentence)}", file=sys.stderr)
+
+
+def _is_running(part: Part) -> bool:
+    """Whether the process that is recorded is there, on this machine."""
+    pid = part.number("pid")
+    if pid is None or part.text("clock_id") != clock_id() or part.is_of_server:
+        return False
+    state = state_of(pid)
+    started = part.history.header.details.get("pid_started")
+    return state is not None and not state.is_over and state.started == started
 
 
 def save(joined: Joined, out: Path) -> None:
@@ -250,14 +274,11 @@ def recordings_in(paths: Sequence[Path], out: Path) -> list[Path]:
 
 def lines_about(out: Path, joined: Joined, recordings: int) -> list[str]:
     """What a history that was merged is of."""
-    events = joined.history.events
-    starts = sum(isinstance(event, Start) for event in events)
     hosts = f"{len(joined.hosts)} hosts" if len(joined.hosts) > 1 else "one host"
-    processes = len({event.process for event in events})
     everybody = len(joined.history.header.participants)
     summary = (
-        f"history: {out} ({len(events):,} events; {processes} of {everybody} processes, "
-        f"{starts} starts, {recordings} recordings of {hosts})"
+        f"history: {out} ({len(joined.history.events):,} events; {joined.processes} of {everybody} "
+        f"processes, {joined.starts} starts, {recordings} recordings of {hosts})"
     )
     return [
         summary,

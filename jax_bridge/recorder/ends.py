@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jax_bridge.recorder.process_recorder import STOPPED
 from jax_bridge.recorder.processes import ProcessState, state_of
 from jax_bridge.recorder.program import END, REPLACED
 
@@ -238,6 +239,9 @@ def _write_end(watched: _Watched) -> None:
         last = _last_of(whole.split(b"\n"))
         if last.lifetime is None:
             return  # It never connected, and so never was in the job.
+        is_stopped = watched.path.with_name(watched.path.name + STOPPED).exists()
+        if is_stopped and watched.wait_status is None:
+            return  # What it said at its end was not recorded, so that this may have been a good one.
         file.seek(0, os.SEEK_END)
         if last.is_replaced and not watched.is_replaced:
             watched.is_replaced = True

@@ -286,6 +286,7 @@ def test_a_recording_that_stops_early_makes_no_job_invalid(tmp_path: Path) -> No
     assert set(rows.values()) == {"valid"}, rows
     assert {"live set", "key 'last'", "barrier 'again'"} <= rows.keys()
     assert any(gap.startswith(f"{NOT_RECORDED}: process 1 ") for gap in history.header.cannot_know)
+    assert not any(isinstance(event, Crash) for event in history.events), "both exited with 0"
 
 
 REFUSED = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from checker.history.parts import RECORDER_LANE, STOPPED
 from coord_sim.cli.main import main
 from coord_sim.schedule import Schedule
 from coord_sim.sim import Process, simulate
+from jax_bridge.recorder.processes import clock_id, state_of
 from tests.cli.test_merge import write_part
 
 SPECS = (
@@ -63,9 +65,10 @@ def violations(history: History) -> list[str]:
     return [f"{name}: {each}" for name, each in found if isinstance(each, Invalid)]
 
 
-def merged(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[History, str]:
-    out = folder / "merged.jsonl"
-    code = main(["merge", str(folder), "--out", str(out)])
+def merged(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[History, str]:
+    out = folder / "out" / "merged.jsonl"
+    out.parent.mkdir(exist_ok=True)
+    code = main(["merge", str(folder), "--out", str(out), *options])
     errors = capsys.readouterr().err
     assert code == 0, errors
     return read(out), errors
@@ -136,6 +139,49 @@ def test_what_others_tell_of_one_another_is_judged_all_the_same(job: History) ->
     one = with_gaps(history, [Gap(1, 0)], RECORDER_LANE)
     assert violations(one)
     assert violations(with_gaps(one, [Gap(2, 0)], RECORDER_LANE)) == []
+
+
+def test_a_process_that_runs_still_may_call_on(
+    job: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its recording is read before those of others, which then tell more."""
+    paths = write_parts(tmp_path, job)
+    state = state_of(os.getpid())
+    assert state is not None
+    details = {"pid": os.getpid(), "pid_started": state.started, "clock_id": clock_id()}
+    begun = replace(job, events=[e for e in job.events if e.process == 1][:9])
+    write_part(paths[1], begun, (1,), details=details)
+    history, errors = merged(tmp_path, capsys, "--host-of", "*=a")
+    assert violations(history) == []
+    assert "process 1 runs still; what it calls from here on is not known" in errors
+
+
+@pytest.mark.parametrize("size", [4096, 4097])
+def test_a_copy_that_was_cut_is_told_wherever_it_was_cut(
+    job: History, tmp_path: Path, capsys: pytest.CaptureFixture[str], size: int
+) -> None:
+    """A disk that fills up cuts it at the end of a block."""
+    paths = write_parts(tmp_path, job)
+    whole = paths[1].read_bytes()
+    assert len(whole) > size
+    paths[1].write_bytes(whole[: whole.index(b"\n", size - 200)].ljust(size, b"x"))
+    history, errors = merged(tmp_path, capsys)
+    assert violations(history) == []
+    assert "the recording of process 1 stopped" in errors
+
+
+def test_an_empty_file_beside_a_whole_recording_explains_nothing(
+    job: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be a copy that was interrupted; a recorder that stopped at once leaves its mark."""
+    write_parts(tmp_path, job)
+    empty = tmp_path / "h-99-process-1.jsonl"
+    empty.touch()
+    history, _ = merged(tmp_path, capsys)
+    assert not any(gap.startswith(NOT_RECORDED) for gap in history.header.cannot_know)
+    empty.with_name(empty.name + STOPPED).touch()
+    history, _ = merged(tmp_path, capsys)
+    assert any(gap.startswith(NOT_RECORDED) for gap in history.header.cannot_know)
 
 
 def test_with_too_many_rounds_the_live_sets_are_not_judged() -> None:
