@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from checker.history import (
     Ok,
     Start,
 )
+from checker.history.gaps import NOT_RECORDED, RECORDING_STOPPED
 from checker.history.header import VERSION_KEY
 from checker.history.parts import END_REMARK, RECORDER_LANE
 from jax_bridge.explain.causes import Evidence, quoted
@@ -45,6 +47,7 @@ MERGED = "merged"
 """In the header's details: the recordings of which the history was merged."""
 
 _END_REMARK = re.compile(rf"process (\d+): {END_REMARK}.*")
+_STOP_REMARK = re.compile(rf"process (\d+): {RECORDING_STOPPED}.*")
 
 _GZIP = b"\x1f\x8b"
 _LINE_CHARACTERS_MAX = 1 << 26
@@ -59,12 +62,12 @@ class Life:
 
     Attributes:
       process, lifetime: Whose, and which.
-      started_ns: When its connect returned.
+      started_ns, connecting_ns: When its connect returned, and when that was called.
       ended_ns, ended_since_ns: When it ended, and since when it may have been over.
       end: `crash`, `leave`, or empty while it lives.
       cause: Of a crash.
       end_line: The line that tells the end.
-      last_ns, last_line: Its last event.
+      last_ns, last_line: Its last event that is recorded, but for its end.
       last_beat_ns, gap_ns, gap_end_ns, gap_line: The last heartbeat; the longest time between two, and
         when and where that ended.
       raised: The line and the text of a block whose body raised.
@@ -74,11 +77,15 @@ class Life:
       left_out: The time and the line of the first answer that does not count it among the live
         processes, of those after the last that does.
       is_ended_by_itself: Whether its recorder remarked that the program came to its end.
+      is_stopped: Whether its recording stopped before it did, so that its last calls and its end may be
+        missing.
+      is_told_by_others: Whether nothing of it is recorded, and only others were told that it lived.
     """
 
     process: int
     lifetime: int
     started_ns: int | None = None
+    connecting_ns: int | None = None
     ended_ns: int | None = None
     ended_since_ns: int | None = None
     end: str = ""
@@ -97,6 +104,8 @@ class Life:
     is_leaving: bool = False
     left_out: tuple[int, int] | None = None
     is_ended_by_itself: bool = False
+    is_stopped: bool = False
+    is_told_by_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +143,13 @@ class HistoryFacts:
       complaints: Known messages in the errors that calls ended with, and in what is told of crashes: of
         each kind in each start of a process the first three, and the last.
       strangers: Calls for another incarnation of the service: the line, the process and the number.
-      faults: What was done to the system.
+      faults: What was done to the system; remarks of recorders are left out.
       incarnations: Of each process, all that it had.
       first_ns, last_ns: Of all events; the first may be a fault.
       events, notes: How many there are, and what could not be read.
       is_cut: Whether it was not read to its end.
+      has_gaps: Whether calls stand in it that were not recorded, for what a process may have done after
+        its recording stopped. They are nothing that it did.
     """
 
     path: Path
@@ -154,6 +165,7 @@ class HistoryFacts:
     events: int = 0
     notes: list[str] = field(default_factory=list)
     is_cut: bool = False
+    has_gaps: bool = False
 
     @property
     def counts_from_its_beginning(self) -> bool:
@@ -232,6 +244,7 @@ def read_history(path: Path, report: Callable[[int], object] | None = None) -> H
         except (MalformedHistory, OSError, EOFError, zlib.error) as error:
             return str(error)
         facts = HistoryFacts(path, reader.header)
+        facts.has_gaps = any(told.startswith(NOT_RECORDED) for told in reader.header.cannot_know)
         try:
             for event in reader:
                 _take(facts, event, reader.line)
@@ -241,10 +254,13 @@ def read_history(path: Path, report: Callable[[int], object] | None = None) -> H
             facts.notes.append(f"read up to line {max(reader.line - 1, 0)} only: {error}")
             facts.is_cut = True
         facts.notes += reader.notes
-        facts.faults = tuple(reader.faults)
-        for fault in facts.faults:
-            _take_remark(facts, fault)
-        facts.first_ns = min([facts.first_ns, *(fault.time_ns for fault in facts.faults)])
+        facts.faults = tuple(fault for fault in reader.faults if fault.lane != RECORDER_LANE)
+        remarks = [fault for fault in reader.faults if fault.lane == RECORDER_LANE]
+        if facts.has_gaps:
+            _leave_out_unrecorded(facts, remarks)
+        for remark in remarks:
+            _take_remark(facts, remark)
+        facts.first_ns = min([facts.first_ns, *(fault.time_ns for fault in reader.faults)])
     return facts
 
 
@@ -262,10 +278,13 @@ def _take(facts: HistoryFacts, event: Event, line: int) -> None:
     life = facts.lives.get(key)
     if life is None:
         life = facts.lives[key] = Life(*key)
-    life.last_ns, life.last_line = time_ns, line
+    # Calls that were not recorded stand at the time of the last event that was.
+    is_recorded = not (facts.has_gaps and life.last_line and time_ns == life.last_ns)
+    if is_recorded and not isinstance(event, Crash | Leave):
+        life.last_ns, life.last_line = time_ns, line
     match event:
         case Start():
-            life.started_ns = time_ns
+            life.started_ns, life.connecting_ns = time_ns, event.since_ns
             if event.incarnation is not None:
                 facts.incarnations.setdefault(event.process, set()).add(event.incarnation)
         case Crash():
@@ -282,6 +301,9 @@ def _take(facts: HistoryFacts, event: Event, line: int) -> None:
             call = facts.open_calls.pop(event.id, None)
             if call is not None and call.invoke.operation == LIVE_PROCESSES:
                 _answered(facts, call, event, line)
+        case Info() if facts.has_gaps and event.message == RECORDING_STOPPED:
+            facts.open_calls.pop(event.id, None)
+            life.calls -= 1
         case Fail() | Info():
             facts.open_calls.pop(event.id, None)
             text = f"{event.code}: {event.message}"
@@ -310,15 +332,45 @@ def _answered(facts: HistoryFacts, call: OpenCall, answer: Ok, line: int) -> Non
             life.left_out = (answer.time_ns, line)
 
 
-def _take_remark(facts: HistoryFacts, fault: Fault) -> None:
+def _leave_out_unrecorded(facts: HistoryFacts, remarks: list[Fault]) -> None:
+    """Takes out the calls that were not recorded, and marks the starts whose recordings stopped."""
+    stops: dict[int, set[int]] = {}
+    for remark in remarks:
+        found = _STOP_REMARK.fullmatch(remark.name)
+        if found is not None:
+            stops.setdefault(int(found[1]), set()).add(remark.time_ns)
+    waiting = Counter(
+        (each.invoke.process, each.invoke.lifetime) for each in facts.open_calls.values()
+    )
+    for key, life in list(facts.lives.items()):
+        stops_ns = stops.get(life.process, ())
+        if not stops_ns:
+            continue
+        if life.started_ns is None and not life.end and life.calls == waiting[key]:
+            del facts.lives[key]
+        elif not life.last_line or life.last_ns in stops_ns:
+            life.is_stopped = True
+        elif life.connecting_ns in stops_ns and not life.end:
+            life.is_stopped = life.is_told_by_others = True
+    for call in list(facts.open_calls.values()):
+        invoke = call.invoke
+        stopped = facts.lives.get((invoke.process, invoke.lifetime))
+        if stopped is None or stopped.is_stopped:
+            # Also those that are recorded: they may have ended after the recording.
+            del facts.open_calls[invoke.id]
+            if stopped is not None and invoke.operation == LIVE_PROCESSES:
+                stopped.calls -= 1
+
+
+def _take_remark(facts: HistoryFacts, remark: Fault) -> None:
     """Marks of which start a recorder remarked that its program came to its end."""
-    found = _END_REMARK.fullmatch(fault.name) if fault.lane == RECORDER_LANE else None
+    found = _END_REMARK.fullmatch(remark.name)
     if found is None:
         return
     lives = [
         life
         for life in facts.lives.values()
-        if life.process == int(found[1]) and (life.started_ns or 0) <= fault.time_ns
+        if life.process == int(found[1]) and (life.started_ns or 0) <= remark.time_ns
     ]
     if lives:
         max(lives, key=lambda life: life.lifetime).is_ended_by_itself = True

@@ -206,18 +206,20 @@ def _leader_left(facts: HistoryFacts, crashed: list[Life]) -> Cause | None:
     delay_s = (_began_ns(crashed[0]) - left[-1].ended_ns) / NS_PER_S
     others = tuple(sorted({life.process for life in crashed}))
     at_work = tuple(sorted({life.process for life in crashed if _was_at_work(facts, life)}))
-    begin = "the leader left a finished job: "
+    unrecorded = tuple(sorted({life.process for life in crashed if life.is_stopped}))
+    begin = "" if at_work or unrecorded else "the leader left a finished job: "
     tail = ""
     if at_work:
-        begin = ""
         tail = f"; {agreeing(at_work, 'was', 'were')} at work then, so that it may have ended too early"
+    elif unrecorded:
+        tail = f"; what {named(unrecorded)} did then was not recorded"
     return Cause(
         name="leader-left",
         sentence=f"{begin}process 0 ended in good order at "
         f"{facts.at(left[-1].ended_ns)}, and {agreeing(others, 'ended itself', 'ended themselves')} "
         f"{delay_s:.1f} s later because the service was gone{tail}",
-        failure_class=FailureClass.UNKNOWN if at_work else FailureClass.TEARDOWN,
-        confidence=Confidence.LOW if at_work else Confidence.MEDIUM,
+        failure_class=FailureClass.TEARDOWN if begin else FailureClass.UNKNOWN,
+        confidence=Confidence.MEDIUM if begin else Confidence.LOW,
         rank=84,
         processes=(0,),
         evidence=(
@@ -377,14 +379,18 @@ def _recordings_that_stop(facts: HistoryFacts) -> Iterator[Cause]:
     details = facts.header.details
     if facts.header.source != "processes" or not (MERGED in details or "pid" in details):
         return
-    stopped = [life for life in facts.lives.values() if _is_silent(life) and not _is_left_out(life)]
+    stopped = [
+        life
+        for life in facts.lives.values()
+        if _is_silent(life) and not (_is_left_out(life) or life.is_told_by_others)
+    ]
     if stopped:
         processes = tuple(sorted({life.process for life in stopped}))
-        many = "recordings" if len(processes) > 1 else "recording"
+        many, they = ("recordings", "they") if len(processes) > 1 else ("recording", "it")
         yield Cause(
             name="recording-stops",
             sentence=f"the {many} of {agreeing(processes, 'stops', 'stop')} at "
-            f"{facts.at(max(life.last_ns for life in stopped))}, without a word on how it ended",
+            f"{facts.at(max(life.last_ns for life in stopped))}, without a word on how {they} ended",
             failure_class=FailureClass.UNKNOWN,
             confidence=Confidence.LOW,
             rank=22,
@@ -399,8 +405,11 @@ def _recordings_that_stop(facts: HistoryFacts) -> Iterator[Cause]:
 
 
 def _is_left_out(life: Life) -> bool:
-    """Whether nothing of it is seen after the service had left it out of the live processes."""
-    return life.left_out is not None and life.last_ns <= life.left_out[0]
+    """Whether the service left it out of the live processes, and nothing of it is seen from then on.
+
+    If its recording had stopped before, it may have left in good order.
+    """
+    return life.left_out is not None and life.last_ns <= life.left_out[0] and not life.is_stopped
 
 
 def _is_silent(life: Life) -> bool:
@@ -450,6 +459,9 @@ def _stuck(facts: HistoryFacts, stuck_after_ns: int) -> Iterator[Cause]:
             awaited = tuple(sorted(set(members) - set(callers)))
         if not awaited:
             continue
+        lives = facts.lives.values()
+        unrecorded = {life.process for life in lives if life.is_stopped and not life.end}
+        unrecorded &= set(awaited)
         what = f"barrier {name!r}" if operation == "barrier" else operation
         seconds = (facts.last_ns - since_ns) / NS_PER_S
         who = "everyone else" if len(callers) + len(awaited) == len(alive) else named(callers)
@@ -457,9 +469,9 @@ def _stuck(facts: HistoryFacts, stuck_after_ns: int) -> Iterator[Cause]:
             name="alive-but-stuck",
             sentence=f"alive but stuck: {who} {_waits(who, callers)} for {named(awaited)} in {what} "
             f"since {seconds:.1f} s; nobody failed, and nothing will end this wait",
-            failure_class=FailureClass.USER_ERROR,
-            confidence=Confidence.MEDIUM,
-            rank=68,
+            failure_class=FailureClass.UNKNOWN if unrecorded else FailureClass.USER_ERROR,
+            confidence=Confidence.LOW if unrecorded else Confidence.MEDIUM,
+            rank=21 if unrecorded else 68,
             processes=awaited,
             evidence=tuple(
                 facts.evidence(call.line, f"process {call.invoke.process} waits in {what}")
@@ -467,6 +479,9 @@ def _stuck(facts: HistoryFacts, stuck_after_ns: int) -> Iterator[Cause]:
             ),
             remedy=f"see what {named(awaited)} did instead (py-spy dump); give the wait a time-out, as "
             "a barrier with one names who is missing",
+            details=(f"what {named(sorted(unrecorded))} did at last was not recorded",)
+            if unrecorded
+            else (),
         )
 
 

@@ -20,6 +20,8 @@ from checker.history import (
     Ok,
     Start,
 )
+from checker.history.gaps import Gap, with_gaps
+from checker.history.parts import RECORDER_LANE
 from coord_sim import faults as planned
 from coord_sim.moments import SERVICE
 from coord_sim.sim.injection import described
@@ -193,6 +195,131 @@ def test_a_recording_that_stops_tells_nothing_of_the_end(tmp_path: Path) -> None
     assert (first.name, first.processes) == ("recording-stops", (2,))
     assert first.failure_class is FailureClass.UNKNOWN
     assert not recorded_by_hook(tmp_path, *STARTS, ended=(0, 1, 2))
+
+
+def ended(call: Invoke, result: object = None) -> tuple[Event, Event]:
+    """A call and its answer, half a second later."""
+    time_ns = call.time_ns + S // 2
+    return call, Ok(time_ns=time_ns, process=call.process, lifetime=0, id=call.id, result=result)
+
+
+STOPPED = Gap(1, 0)
+
+
+def cut(path: Path, *events: Event, gap: Gap = STOPPED) -> tuple[Cause, ...]:
+    """The causes in a history of two merged recordings, of which one stopped too early."""
+    header = Header(source="processes", participants=(0, 1), details={"merged": []})
+    ordered: list[Event] = sorted(events, key=lambda event: event.time_ns)
+    filled = with_gaps(History(header, ordered), [gap], RECORDER_LANE)
+    assert len(filled.faults) == 1
+    filled.save(path / "run.jsonl")
+    return explain([path / "run.jsonl"]).causes
+
+
+BARRIER = {"barrier": "x", "timeout_ms": 1000, "processes": None}
+LEFT = Leave(time_ns=40 * S, process=0, lifetime=0)
+NEEDED_LATER = (
+    *ended(invoke(0, 10.0, 20, "barrier", BARRIER)),
+    *ended(invoke(0, 12.0, 21, "key_value_get", {"key": "a"}), {"text": "1"}),
+)
+"""Calls of process 0 that process 1 must have met."""
+
+
+@pytest.mark.parametrize("gap", [STOPPED, Gap(1, None)])
+def test_calls_that_were_not_recorded_are_no_other_start_and_no_wait(
+    gap: Gap, tmp_path: Path
+) -> None:
+    left = Leave(time_ns=50 * S, process=1, lifetime=0)
+    assert not cut(tmp_path, start(0), start(1), *NEEDED_LATER, LEFT, left, gap=gap)
+    killed = crash(1, 30.0, "signal SIGKILL")
+    (cause,) = cut(tmp_path, start(0), start(1), *NEEDED_LATER, LEFT, killed, gap=gap)
+    assert cause.sentence == "process 1 was killed (signal SIGKILL) at 30.0 s"
+    assert cause.details == ("process 0 ended in good order",)
+
+
+def test_a_start_that_was_recorded_later_is_told_beside_them(tmp_path: Path) -> None:
+    again = Start(time_ns=20 * S, process=1, lifetime=1)
+    left = Leave(time_ns=50 * S, process=1, lifetime=1)
+    killed = crash(1, 15.0, "signal SIGKILL")
+    (cause,) = cut(tmp_path, start(0), start(1), *NEEDED_LATER, killed, again, left, LEFT)
+    assert "process 1 was started again later" in cause.details
+
+
+def test_a_recording_that_stopped_ends_with_what_was_recorded(tmp_path: Path) -> None:
+    waits = invoke(1, 2.0, 9, "barrier", {**BARRIER, "barrier": "y"})
+    rounds = [each for n in range(3) for each in answered(0, 4.0 + 2 * n, 10 + n, (0, 1))]
+    (cause,) = cut(tmp_path, start(0), start(1), waits, *rounds, *NEEDED_LATER, LEFT)
+    assert cause.sentence.startswith("the recording of process 1 stops at 2.0 s")
+    line = cause.evidence[0].line
+    assert '"y"' in (tmp_path / "run.jsonl").read_text().splitlines()[line - 1]
+
+
+def test_who_may_have_left_after_its_recording_stopped_is_no_death(tmp_path: Path) -> None:
+    rounds = [*answered(0, 4.0, 10, (0, 1)), *answered(0, 8.0, 11, (0,))]
+    (cause,) = cut(tmp_path, start(0), start(1), *rounds, LEFT)
+    assert (cause.name, cause.processes) == ("recording-stops", (1,))
+    assert cause.sentence.startswith("the recording of process 1 stops at 0.0 s")
+
+
+def test_a_start_that_only_others_tell_has_no_recording_that_stops(tmp_path: Path) -> None:
+    first = Start(time_ns=0, process=1, lifetime=0, incarnation=6)
+    killed = crash(1, 3.0, "signal SIGKILL")
+    invoked, ok = ended(invoke(0, 8.0, 10, "live_processes"), {0: 5, 1: 7})
+    events = (incarnated(5), first, killed, invoked, ok, LEFT)
+    (cause,) = cut(tmp_path, *events, gap=Gap(1, None))
+    assert cause.name == "killed"
+    assert "process 1 was started again later" in cause.details
+
+
+def test_a_wait_for_who_was_not_recorded_is_doubted(tmp_path: Path) -> None:
+    first, second = cut(
+        tmp_path,
+        start(0),
+        start(1),
+        *ended(invoke(1, 1.0, 1, "key_value_set", {"key": "k"})),
+        invoke(0, 3.0, 2, "barrier", BARRIER),
+        *ended(invoke(0, 60.0, 3, "key_value_get", {"key": "k"})),
+    )
+    assert (first.name, second.name) == ("recording-stops", "alive-but-stuck")
+    assert (second.processes, second.confidence) == ((1,), Confidence.LOW)
+    assert second.failure_class is FailureClass.UNKNOWN
+    assert second.details == ("what process 1 did at last was not recorded",)
+
+
+def test_calls_that_were_not_recorded_bear_no_error(tmp_path: Path) -> None:
+    key = {"key": "order/0"}
+    refused = Fail(
+        time_ns=3 * S,
+        process=1,
+        lifetime=0,
+        id=1,
+        code="ALREADY_EXISTS",
+        message="ALREADY_EXISTS: key order/0 already exists.",
+    )
+    rounds = [each for n in range(9) for each in answered(0, 4.0 + 2 * n, 10 + n, (0, 1))]
+    failed = invoke(1, 2.0, 1, "key_value_set", key)
+    killed = crash(1, 30.0, "signal SIGKILL")
+    found = cut(tmp_path, start(0), start(1), failed, refused, *rounds, killed, LEFT)
+    assert [each.confidence for each in found if each.name == "key-exists"] == [Confidence.HIGH]
+
+
+def test_a_leader_that_left_who_was_not_recorded_may_have_left_too_early(tmp_path: Path) -> None:
+    echo = crash(1, 40.2, "signal SIGABRT: UNAVAILABLE")
+    first, *_ = cut(tmp_path, start(0), start(1), *NEEDED_LATER, LEFT, echo)
+    assert first.name == "leader-left"
+    assert first.failure_class is FailureClass.UNKNOWN
+    assert first.sentence.endswith("; what process 1 did then was not recorded")
+
+
+@pytest.mark.parametrize("cause", ["signal SIGKILL", "signal SIGABRT: UNAVAILABLE"])
+def test_a_remark_of_a_recorder_is_nothing_that_was_done(cause: str, tmp_path: Path) -> None:
+    remark = Fault(
+        time_ns=5 * S,
+        name="process 0: the program gives its process to another one (exec)",
+        lane=RECORDER_LANE,
+    )
+    first, *_ = causes(tmp_path, 1, start(0), crash(0, 5.1, cause), faults=(remark,))
+    assert not first.details
 
 
 def test_who_left_is_no_death_when_live_sets_leave_it_out(tmp_path: Path) -> None:
