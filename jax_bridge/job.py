@@ -91,7 +91,8 @@ class JobResult:
     """What came of a job.
 
     Attributes:
-      history: Merged and saved; times count from the beginning of the run.
+      history: Merged; times count from the beginning of the run.
+      is_saved: Whether it was written to the job's file, as it is once anything was started.
       unplanned: One sentence for each process that ended badly by itself, with its log file, and for
         what did not come to be.
       interrupted: Ctrl-C ended it.
@@ -106,6 +107,7 @@ class JobResult:
     """
 
     history: History
+    is_saved: bool
     unplanned: tuple[str, ...]
     interrupted: bool
     broken: RunBroken | None = None

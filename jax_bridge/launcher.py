@@ -159,6 +159,7 @@ class _Launcher:
         self._unplanned += [never_reached(fault) for fault in self._missed]
         return JobResult(
             history=history,
+            is_saved=self._is_anything_started,
             unplanned=tuple(self._unplanned),
             interrupted=interrupted,
             broken=self._broken,
@@ -171,6 +172,10 @@ class _Launcher:
             unmet=tuple(fault for _, fault in self._waiting),
             end_s=self._end_s,
         )
+
+    @property
+    def _is_anything_started(self) -> bool:
+        return any(self._starts)
 
     def _finish(self, *, interrupted: bool) -> History:
         """Ends what runs and merges; an interrupt that comes now changes nothing any more."""
@@ -653,7 +658,7 @@ class _Launcher:
         self._reached = dict(sorted(reached.items()))
 
     def _merge(self) -> History:
-        """Merges the parts of all starts and what was seen from outside, and saves the history."""
+        """Merges the parts of all starts and what was seen from outside; saves it if anybody started."""
         job = self.job
         details: dict[str, object] = {
             "service": job.service,
@@ -681,7 +686,7 @@ class _Launcher:
             tuple(self._fault_events),
             began_ns=self.say.began_ns,
         )
-        if any(self._starts):
+        if self._is_anything_started:
             try:
                 history.save(job.out)
             except OSError as error:

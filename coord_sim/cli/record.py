@@ -7,8 +7,10 @@ import contextlib
 import os
 import shlex
 import shutil
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from coord_sim.cli.errors import CommandError, complain
 from coord_sim.cli.joining import histories_of
 from coord_sim.cli.merge import Reading, check_out, lines_about, save
 from coord_sim.cli.recordings import recording_path, warn_of_earlier_recordings
+from coord_sim.undisturbed import undisturbed
 from jax_bridge.recorder.ends import Ends
 from jax_bridge.recorder.preparation import InTheWay, parts_of, prepare, recording, startup_of
 
@@ -94,21 +97,22 @@ def run(options: argparse.Namespace) -> int:
     check_out(out)
     folder = out.with_name(out.name.removesuffix(".jsonl") + ".parts")
     _make(folder, for_other_machines=False)
-    try:
-        with running(words, recording(os.environ, folder), ends_with_us=False) as command:
-            ends = Ends(parts_of(folder))
-            ends.start()
-            code = command.wait()
-            deadline_s = time.monotonic() + PATIENCE_S
-            left = _left_behind(folder, deadline_s)
-            patience_s = max(0.0, deadline_s - time.monotonic())
-            report = ends.finish(command.pid, _wait_status(code), patience_s)
-    except CommandError:
-        shutil.rmtree(folder)
-        raise
-    for sentence in (*report.running, *report.problems):
-        print(f"coordlab: {printable(sentence)}", file=sys.stderr)
-    is_merged = _merge(folder, out, is_over=not left)
+    with _kept_if_interrupted(folder, out):
+        try:
+            with running(words, recording(os.environ, folder), ends_with_us=False) as command:
+                ends = Ends(parts_of(folder))
+                ends.start()
+                code = command.wait()
+                deadline_s = time.monotonic() + PATIENCE_S
+                left = _left_behind(folder, deadline_s)
+                patience_s = max(0.0, deadline_s - time.monotonic())
+                report = ends.finish(command.pid, _wait_status(code), patience_s)
+        except CommandError:
+            shutil.rmtree(folder)
+            raise
+        for sentence in (*report.running, *report.problems):
+            print(f"coordlab: {printable(sentence)}", file=sys.stderr)
+        is_merged = _merge(folder, out, is_over=not left)
     if left:
         print(
             f"coordlab: the command has left processes behind (pid {', '.join(map(str, left))}), whose "
@@ -117,8 +121,30 @@ def run(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     elif is_merged and not options.keep_parts and not report.running:
-        shutil.rmtree(folder)
+        with undisturbed(signal.SIGINT):  # Half of the recordings would look like all of them.
+            shutil.rmtree(folder)
     return exit_code_of_command(code)
+
+
+@contextlib.contextmanager
+def _kept_if_interrupted(folder: Path, out: Path) -> Iterator[None]:
+    """Says what makes a history of the recordings if Ctrl-C ends us before they are merged.
+
+    A folder in which nobody has recorded anything, or will, is removed.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if any(parts_of(folder).iterdir()) or _recorded_processes(folder):
+            print(
+                f"coordlab: the recordings are kept in {printable(str(parts_of(folder)))}; when all "
+                f"processes have ended: {printable(_merge_command(folder))} "
+                f"--out {printable(shlex.quote(str(out)))}",
+                file=sys.stderr,
+            )
+        else:
+            shutil.rmtree(folder)
+        raise
 
 
 def _left_behind(folder: Path, deadline_s: float) -> list[int]:

@@ -26,6 +26,7 @@ from coord_sim.moments import OPERATIONS, When
 from coord_sim.scenarios.for_processes import not_for_processes
 from coord_sim.scenarios.one_line import parse_fault
 from coord_sim.schedule import Schedule, members_of
+from coord_sim.sim.run import NEVER_STARTED
 from jax_bridge.compat import HEARTBEAT_TIMEOUT_S
 from jax_bridge.conditions import in_turn, parse_kill, parse_restart
 from jax_bridge.errors import LaunchFailed
@@ -212,7 +213,9 @@ class _OnTheWay:
             raise self.lost
         if self.lost is not None:
             problem = self.lost.strerror or self.lost
-            kept = "" if saved is None else f"; the history is kept: coordlab check {saved}"
+            kept = ""
+            if saved is not None:
+                kept = f"; the history is kept: coordlab check {shlex.quote(str(saved))}"
             raise CommandError(f"standard output: {problem}{kept}")
 
 
@@ -242,10 +245,13 @@ def _run_scenario(options: argparse.Namespace) -> int:
             )
         except ScheduleError as error:
             raise CommandError(f"{options.scenario}: {error}") from None
-    on_the_way.check(options.out)
+    is_saved = any(end.state != NEVER_STARTED for end in outcome.run.ends)
+    on_the_way.check(options.out if is_saved else None)
     history = outcome.run.history
     name = scenario.name
-    if options.out is not None:
+    if not is_saved:
+        print(plain(_nothing_started(options.out)))
+    elif options.out is not None:
         name = str(out)
         print(f"history: {plain(name)} ({len(history.events)} events)")
     judged = judge_service(history, name, LiveProcesses())
@@ -267,7 +273,7 @@ def _run_scenario(options: argparse.Namespace) -> int:
     for name in ("seed", "semantics", "timeout"):
         if getattr(options, name) is not None:
             words += [f"--{name}", f"{getattr(options, name)}"]
-    print(f"again: {shlex.join(words)}")
+    print(plain(f"again: {shlex.join(words)}"))
     return code
 
 
@@ -343,8 +349,13 @@ def _run_script(options: argparse.Namespace) -> int:
     )
     on_the_way = _OnTheWay()
     result = run_job(job, on_the_way.say)
-    on_the_way.check(job.out)
-    print(f"history: {job.out} ({len(result.history.events)} events)")
+    on_the_way.check(job.out if result.is_saved else None)
+    if not result.is_saved:
+        print(plain(_nothing_started(job.out)))
+        for sentence in result.unplanned:
+            print(plain(f"not planned: {sentence}"))
+        return INTERRUPTED if result.interrupted else BAD_INPUT
+    print(f"history: {plain(str(job.out))} ({len(result.history.events)} events)")
     judged = judge_service(result.history, str(job.out), LiveProcesses())
     for line in service_lines(str(job.out), judged):
         print(line)
@@ -363,6 +374,12 @@ def _run_script(options: argparse.Namespace) -> int:
         print(plain(f"not planned: no process connected to the service at {{address}}{hint}"))
         return BAD_INPUT
     return BAD_INPUT if unplanned else code_of(judged.worst)
+
+
+def _nothing_started(out: Path | None) -> str:
+    """That there is no history; one that lies where it should have been is not taken for it."""
+    earlier = f"; {out} is of an earlier run" if out is not None and out.exists() else ""
+    return f"nothing was started; no history was written{earlier}"
 
 
 def heartbeat_timeout_for(script: Path) -> float:

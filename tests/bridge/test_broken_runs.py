@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -134,6 +136,52 @@ def test_two_runs_do_not_write_to_the_same_file(tmp_path: Path) -> None:
         assert first.poll() is None
         first.send_signal(signal.SIGINT)
         assert first.wait(200) == 130
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+@pytest.mark.parametrize(
+    ("start", "is_interrupted", "code"), [("0@60", True, 130), ("0@never", False, 2)]
+)
+@pytest.mark.parametrize("is_earlier_there", [True, False])
+def test_a_run_that_started_nothing_names_no_history(
+    tmp_path: Path, start: str, is_interrupted: bool, code: int, is_earlier_there: bool
+) -> None:
+    script, out = tmp_path / "waits.py", tmp_path / "run.jsonl"
+    script.write_text("import time; time.sleep(600)")
+    if is_earlier_there:
+        out.write_text("an earlier run's")
+    command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--processes", "1"]
+    command += ["--start", start, "--out", str(out), str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        assert "service at" in launcher.stdout.readline()
+        if is_interrupted:
+            launcher.send_signal(signal.SIGINT)
+        printed, _ = launcher.communicate(timeout=200)
+    assert launcher.returncode == code
+    earlier = f"; {out} is of an earlier run" if is_earlier_there else ""
+    told = printed.splitlines()
+    assert told[-1] == f"nothing was started; no history was written{earlier}"
+    assert ["interrupted: ending all processes" in line for line in told[:-1]] == (
+        [True] if is_interrupted else []
+    )
+    assert (out.read_text() if out.exists() else "") == ("an earlier run's" * is_earlier_there)
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+def test_a_scenario_that_starts_nobody_names_no_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "nobody.toml", tmp_path / "run.jsonl"
+    nobody = NEVER.partition("[[faults]]")[0]
+    path.write_text(nobody.replace("processes = 1\n", 'processes = 1\nstarts_s = ["never"]\n'))
+    assert main(["run", "--scenario", str(path), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "\nnothing was started; no history was written\n" in printed
+    assert str(out) not in printed
+    assert not out.exists()
 
 
 @pytest.mark.jax
@@ -402,7 +450,7 @@ def test_the_service_of_a_shipped_workload_has_the_time_out_that_the_workload_gi
 @pytest.mark.jax
 @pytest.mark.one_python
 def test_standard_output_that_is_full_costs_no_history(tmp_path: Path) -> None:
-    script, out = tmp_path / "bare.py", tmp_path / "run.jsonl"
+    script, out = tmp_path / "bare.py", tmp_path / "one run.jsonl"
     script.write_text(BARE)
     command = [sys.executable, "-m", "coord_sim.cli.main", "run", "--processes", "2"]
     command += ["--out", str(out), str(script), "{address}", "{process}"]
@@ -411,10 +459,10 @@ def test_standard_output_that_is_full_costs_no_history(tmp_path: Path) -> None:
             command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=200
         )
     assert done.returncode == 2
-    kept = f"the history is kept: coordlab check {out}"
+    kept = f"the history is kept: coordlab check '{out}'"
     assert done.stderr == f"coordlab: error: standard output: No space left on device; {kept}\n"
     assert sum(isinstance(event, Ok) for event in read(out).events) == 2
-    assert main(["check", str(out)]) == 0
+    assert main(shlex.split(kept)[-2:]) == 0
 
 
 @pytest.mark.jax
@@ -496,6 +544,56 @@ def test_the_folder_of_recordings_is_kept_for_who_outlives_the_command(
     assert any(isinstance(event, Ok) for event in read(out).events)
 
 
+RECORDED = f'touch begin; "{sys.executable}" outlives.py begin here > log 2>&1; touch ready'
+LEAVES_A_CHILD = (
+    "(touch ready; until [ -e over ]; do sleep 0.05; done) > log 2>&1 &\n"
+    "until [ -e ready ]; do sleep 0.05; done"
+)
+"""Shells hand their environment on, by which processes are found that will be recorded."""
+
+
+@pytest.mark.jax
+@pytest.mark.one_python
+@pytest.mark.parametrize(
+    "commands", [RECORDED, LEAVES_A_CHILD, "touch ready"], ids=["merging", "waiting", "nothing"]
+)
+def test_ctrl_c_after_the_command_has_ended_names_the_recordings_and_how_to_merge_them(
+    tmp_path: Path, commands: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It cannot come too late: standard error takes nothing until then, so merging does not end."""
+    (tmp_path / "outlives.py").write_text(OUTLIVES)
+    command = [sys.executable, "-m", "coord_sim.cli.main", "record", "--", "sh", "-c", commands]
+    errors, filled = os.pipe()
+    filling = fill(filled)
+    with (
+        subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=filled
+        ) as recorder,
+        open(errors, "rb") as reader,
+    ):
+        os.close(filled)
+        wait_until((tmp_path / "ready").exists)
+        wait_until(lambda: not children_of(recorder.pid))
+        recorder.send_signal(signal.SIGINT)
+        told = reader.read()[filling:].decode()
+    (tmp_path / "over").touch()
+    assert recorder.returncode == 130
+    assert told.endswith("coordlab: interrupted\n")
+    again = "coordlab merge run.parts --out run.jsonl"
+    kept = f"the recordings are kept in run.parts/parts; when all processes have ended: {again}\n"
+    if commands == "touch ready":
+        assert "merge" not in told
+        assert not (tmp_path / "run.parts").exists()
+        return
+    assert f"coordlab: {kept}coordlab: interrupted\n" in told
+    assert (tmp_path / "run.parts" / "parts").is_dir()
+    if commands == RECORDED:
+        out = tmp_path / "run.jsonl"
+        assert main(["merge", str(tmp_path / "run.parts"), "--out", str(out)]) == 0
+        capsys.readouterr()
+        assert any(isinstance(event, Ok) for event in read(out).events)
+
+
 @pytest.mark.parametrize("words", [["--prepare", "a:b"], ["--out", "a:b/run.jsonl", "--", "true"]])
 def test_a_folder_that_cannot_be_on_pythonpath_is_refused(
     tmp_path: Path,
@@ -557,6 +655,17 @@ def test_the_recordings_of_a_launcher_that_was_killed_can_be_merged(
 def without_times(printed: str) -> list[str]:
     """The lines, without how long each object took."""
     return [re.sub(r" +[\d.]+ ms$", "", line) for line in printed.splitlines()]
+
+
+def fill(pipe: int) -> int:
+    """Writes to a pipe until it takes no more; how many bytes it took."""
+    took = 0
+    os.set_blocking(pipe, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            took += os.write(pipe, b" ")
+    os.set_blocking(pipe, True)
+    return took
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
