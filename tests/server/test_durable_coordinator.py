@@ -360,53 +360,35 @@ def test_a_client_may_leave_while_the_coordinator_is_down(coordinator: Coordinat
     asyncio.run(run())
 
 
-def test_an_outage_that_lasts_too_long_ends_our_client(coordinator: Coordinator) -> None:
-    async def run() -> None:
-        a, b = (
-            DistributedRuntimeClient(
-                coordinator.address, task, heartbeat_timeout=100, outage_timeout=1
-            )
-            for task in (0, 1)
-        )
-        await asyncio.gather(a.connect(), b.connect())
-        for _ in range(2):  # Two short outages are not one long one.
-            coordinator.kill()
-            await asyncio.to_thread(coordinator.start)
-        coordinator.kill()
-        began_s = time.monotonic()
-        with pytest.raises(ServiceError, match="UNAVAILABLE"):
-            await a.blocking_key_value_get("none", 60_000)
-        assert time.monotonic() - began_s < 20
-        for client in (a, b):
-            await client.close()
-        await asyncio.to_thread(coordinator.start)
-
-    asyncio.run(run())
-
-
-def test_an_outage_is_noticed_though_no_poll_was_waiting_at_the_service(
-    coordinator: Coordinator,
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_an_outage_that_lasts_too_long_ends_our_client(
+    coordinator: Coordinator, is_seen: bool
 ) -> None:
+    """Two short ones before are not one long one, whether or not the clients see them."""
+
     async def run() -> None:
-        a, b = (
+        a, b = clients = [
             DistributedRuntimeClient(
                 coordinator.address, task, heartbeat_timeout=100, outage_timeout=1
             )
             for task in (0, 1)
-        )
+        ]
         await asyncio.gather(a.connect(), b.connect())
         for _ in range(2):
-            # The clients' loop stands still until it is back, so that their next heartbeats are
-            # answered, and due in 50 s again. The second one that comes back dismisses their polls.
             coordinator.kill()
-            coordinator.start()
-            await asyncio.gather(*(client.watch_tasks() for client in (a, b)))
+            if is_seen:
+                await asyncio.to_thread(coordinator.start)
+            else:
+                # The clients' loop stands still until it is back, so that their next heartbeats are
+                # answered, and due in 50 s again. When it is back once more it dismisses their polls.
+                coordinator.start()
+                await asyncio.gather(*(client.watch_tasks() for client in clients))
         coordinator.kill()
         began_s = time.monotonic()
         with pytest.raises(ServiceError, match="UNAVAILABLE"):
             await a.blocking_key_value_get("none", 60_000)
         assert time.monotonic() - began_s < 20
-        for client in (a, b):
+        for client in clients:
             await client.close()
         await asyncio.to_thread(coordinator.start)
 
