@@ -28,6 +28,7 @@ from checker.history.events import (
     Start,
 )
 from checker.history.history import History
+from checker.history.keys import is_under, normalised
 
 ROUNDS_MAX: Final = 300
 """With more unrecorded rounds of the same participants, their live sets are not judged."""
@@ -355,7 +356,7 @@ class _Store:
         key = call.arguments.get("key")
         if not isinstance(key, str):
             return
-        name = _normalised(key)
+        name = normalised(key)
         for changed, value in self._found(call, end, name):
             if self.values.get(changed) != value:
                 yield _change(changed, value)
@@ -389,7 +390,7 @@ class _Store:
             before = _before(end.result, call.arguments.get("increment"))
             yield name, None if before == "0" and now is None else _as_text(before)
         elif call.operation == _DIR_GET and isinstance(end.result, list | tuple):
-            entries = {_normalised(each[0]): each[1] for each in end.result}
+            entries = {normalised(each[0]): each[1] for each in end.result}
             yield from entries.items()
             yield from ((each, None) for each in self._under(name) if each not in entries)
 
@@ -399,7 +400,7 @@ class _Store:
             self.values[each] = None
 
     def _under(self, directory: str) -> list[str]:
-        return [each for each in self.values if each.startswith(f"{directory}/")]
+        return [each for each in self.values if is_under(each, directory)]
 
 
 def _change(key: str, value: _Value) -> tuple[str, Mapping[str, object]]:
@@ -417,11 +418,6 @@ def _before(result: object, increment: object) -> str:
     if not isinstance(result, int) or not isinstance(increment, int):
         return "0"
     return str((result - increment + 2**63) % 2**64 - 2**63)
-
-
-def _normalised(key: str) -> str:
-    """As `checker.specs.store_values` has it, which producers do not import."""
-    return "/".join(part for part in key.partition("\0")[0].split("/") if part)
 
 
 def _info(call: Invoke, time_ns: int) -> Info:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
+from checker.history.keys import normalised
 from checker.operations import Failed, Operation
 from checker.specs.service_store import DELETE, DIR_GET
-from checker.specs.store_values import normalised
 
 
 class StoreObjects:

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from checker.history.keys import is_under, normalised
 from checker.operations import UNKNOWN, Failed, Operation, show
 from checker.specification import Guarded, Hint, Illegal, Specification
 from checker.specs.outcome import has_result
 from checker.specs.store_values import (
     argument_named,
     failed_with,
-    is_under,
-    normalised,
     number_in,
     show_value,
     value_bytes,

@@ -1,4 +1,4 @@
-"""Keys and values of the coordination service's store, and numbers that it keeps as text.
+"""Values of the coordination service's store, and numbers that it keeps as text.
 
 Source: service-semantics.md, section 7, measured at jaxlib 0.10.2 and 0.12.0.1.
 """
@@ -17,17 +17,6 @@ _INTEGER = re.compile(rb"[ \t\n\v\f\r]*([+-]?)0*([0-9]{1,10})[ \t\n\v\f\r]*")
 _STORED_MAX = 1 << 31
 _SUM_MAX = 1 << 63
 _CACHED_MAX = 4096
-
-
-@lru_cache(_CACHED_MAX)
-def normalised(key: str) -> str:
-    """The key as the store knows it: no empty parts, and nothing from a NUL on."""
-    return "/".join(part for part in key.partition("\0")[0].split("/") if part)
-
-
-def is_under(key: str, directory: str) -> bool:
-    """Whether a normalised key is in a normalised directory. The root has none."""
-    return key.startswith(f"{directory}/")
 
 
 @lru_cache(_CACHED_MAX)

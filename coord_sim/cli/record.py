@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
         print(
             f"coordlab: the command has left processes behind (pid {', '.join(map(str, left))}), whose "
             f"clients are recorded in {printable(str(folder))}, which is kept; when they have ended: "
-            f"{printable(_merge_command(folder))} --out {printable(shlex.quote(str(out)))}",
+            f"{printable(_merge_command(folder, out))}",
             file=sys.stderr,
         )
     elif is_merged and not options.keep_parts and not report.running:
@@ -138,8 +138,7 @@ def _kept_if_interrupted(folder: Path, out: Path) -> Iterator[None]:
         if any(parts_of(folder).iterdir()) or _recorded_processes(folder):
             print(
                 f"coordlab: the recordings are kept in {printable(str(parts_of(folder)))}; when all "
-                f"processes have ended: {printable(_merge_command(folder))} "
-                f"--out {printable(shlex.quote(str(out)))}",
+                f"processes have ended: {printable(_merge_command(folder, out))}",
                 file=sys.stderr,
             )
         else:
@@ -175,7 +174,7 @@ def _prepare(folder: Path) -> int:
     print(f"export PYTHONPATH={startup}${{PYTHONPATH:+:$PYTHONPATH}}")
     print(
         "coordlab: set this for every process of the job; the folder, or a copy of it, must be there "
-        f"and be writable. Then: {printable(_merge_command(folder))} --out run.jsonl",
+        f"and be writable. Then: {printable(_merge_command(folder, 'run.jsonl'))}",
         file=sys.stderr,
     )
     return 0
@@ -192,13 +191,13 @@ def _make(folder: Path, *, for_other_machines: bool) -> None:
         prepare(folder, for_other_machines=for_other_machines)
     except InTheWay as error:
         raise CommandError(
-            f"{error}; if it holds recordings that were not merged: {_merge_command(folder)} --out ..."
+            f"{error}; if it holds recordings that were not merged: {_merge_command(folder, '...')}"
         ) from None
 
 
-def _merge_command(folder: Path) -> str:
-    """What to type, but for where the result should go."""
-    return f"coordlab merge {shlex.quote(str(folder))}"
+def _merge_command(folder: Path, out: Path | str) -> str:
+    """What makes a history of the recordings in a folder."""
+    return f"coordlab merge {shlex.quote(str(folder))} --out {shlex.quote(str(out))}"
 
 
 def _merge(folder: Path, out: Path, *, is_over: bool) -> bool:
